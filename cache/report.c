@@ -1,0 +1,66 @@
+#include "report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *jc_result_string(enum jc_result result)
+{
+    switch (result) {
+    case JC_OK: return "success";
+    case JC_ERROR_INVALID_ARGUMENT: return "invalid argument";
+    case JC_ERROR_OUT_OF_MEMORY: return "out of memory";
+    case JC_ERROR_IO: return "input or output failed";
+    case JC_ERROR_NOT_FOUND: return "not found";
+    case JC_ERROR_TEMPLATE: return "malformed template";
+    case JC_ERROR_EXPRESSION: return "expression failed";
+    case JC_ERROR_LIMIT: return "over a limit";
+    case JC_ERROR_TOOLCHAIN: return "no usable toolchain";
+    case JC_ERROR_COMPILE: return "compile failed";
+    case JC_ERROR_WORKER: return "compile worker failed";
+    case JC_ERROR_CACHE: return "cache not usable as asked";
+    case JC_ERROR_CORRUPT: return "data failed its check";
+    case JC_ERROR_TIMEOUT: return "timed out";
+    case JC_ERROR_UNSUPPORTED: return "not supported";
+    }
+    return "unknown result";
+}
+
+static void print(char *text, size_t size, const char *format, va_list args)
+{
+    int saved = errno;
+    int length = vsnprintf(text, size, format, args);
+    if (length < 0)
+        text[0] = '\0';
+    else if ((size_t) length >= size)
+        memcpy(text + size - 4, "...", 4);
+    errno = saved;
+}
+
+enum jc_result jc_fail(struct jc_error *error, enum jc_result result, const char *format, ...)
+{
+    if (error) {
+        va_list args;
+        va_start(args, format);
+        print(error->text, sizeof(error->text), format, args);
+        va_end(args);
+    }
+    return result;
+}
+
+enum jc_result jc_fail_memory(struct jc_error *error)
+{
+    return jc_fail(error, JC_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+void jc_log(const struct jc_log *log, enum jc_log_level level, const char *format, ...)
+{
+    if (!log || !log->write || level > log->level)
+        return;
+    char line[JC_ERROR_TEXT_SIZE];
+    va_list args;
+    va_start(args, format);
+    print(line, sizeof(line), format, args);
+    va_end(args);
+    log->write(log->user, level, line);
+}

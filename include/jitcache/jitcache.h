@@ -1,0 +1,30 @@
+// jitcache: compile, cache and launch kernels for programs that generate them.
+//
+// The headers, in reading order:
+//   result.h    results, error texts, log lines
+//   template.h  CUDA C++ text with a declared signature
+//   plan.h      which variants a range of arguments can reach
+//   cache.h     what is kept on disk
+//   context.h   cache, toolchain and compile worker together; prewarm
+
+#ifndef JITCACHE_JITCACHE_H
+#define JITCACHE_JITCACHE_H
+
+#include <jitcache/cache.h>
+#include <jitcache/context.h>
+#include <jitcache/plan.h>
+#include <jitcache/result.h>
+#include <jitcache/template.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The library's version, such as "0.1.0". Threads: safe.
+JC_API const char *jc_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,96 @@
+// Plans: which variants a range of arguments can reach.
+//
+// A specialization is what the runtime knows about a call before it compiles: the parameters and
+// the facets that hold. A plan enumerates, on a CPU and without compiling, every specialization
+// that a template's calls can have when its arguments run over given ranges, and says which value
+// reaches each one first. The enumeration is exact.
+//
+// A plan also holds the generic variant: no facets, dispatched parameters at their fallback. It is
+// right for every call.
+
+#ifndef JITCACHE_PLAN_H
+#define JITCACHE_PLAN_H
+
+#include <jitcache/template.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// "name" and "value" as text, as on a command line.
+struct jc_setting {
+    const char *name;
+    const char *value;
+};
+
+struct jc_plan_params {
+    size_t size; // sizeof(struct jc_plan_params), or 0
+    const struct jc_setting *parameters; // value "8", or several: "fp32,ue8m0"
+    size_t num_parameters;
+    const struct jc_setting *ranges; // of arguments: "1:8192", inclusive, or one value "64"
+    size_t num_ranges;
+    const char *const *without; // arguments whose do_not_specialize is ignored
+    size_t num_without;
+};
+#define jc_plan_params(...) \
+    (&(struct jc_plan_params){.size = sizeof(struct jc_plan_params), __VA_ARGS__})
+
+// The value of an argument at which a variant is reached.
+struct jc_plan_value {
+    const char *argument;
+    int64_t value;
+};
+
+struct jc_plan_variant {
+    bool generic;
+    // Canonical text: "parameter.NAME=VALUE" and "facet.NAME=FACET" lines, each ended by a newline.
+    const char *specialization;
+    // The first call that reaches it, in the order of the ranges: one value for each argument with
+    // a range of more than one value. None for a generic variant that no call reaches.
+    const struct jc_plan_value *first;
+    size_t num_first;
+};
+
+// One thing that differs between variants.
+struct jc_plan_cause {
+    const char *name;  // of the argument or the parameter
+    const char *facet; // "one", "div: 16", ...; "dispatch" or "parameter" for a parameter
+    size_t states;     // how many different states it takes over the plan
+    const char *source; // the ranged argument it follows from, such as "num_tokens"; or ""
+};
+
+// Immutable once made. Threads: safe.
+struct jc_plan;
+
+// Enumerates. An argument's range is, in this order: `ranges`, the template's `range`, `typical`.
+// Pointers count as aligned and not null.
+// JC_ERROR_INVALID_ARGUMENT: an unknown name, a value that does not parse or is not allowed, an
+// argument that is needed and has neither range nor typical; the text lists what there is.
+// JC_ERROR_EXPRESSION: at some value an expression fails; the text names it and the value.
+// JC_ERROR_LIMIT: over 2^28 combinations of arguments that depend on one another, or over 2^20
+// variants. JC_ERROR_OUT_OF_MEMORY. `*plan` is NULL on failure. The template must outlive the plan.
+JC_API enum jc_result jc_plan_create(const struct jc_template *tmpl,
+                                     const struct jc_plan_params *params, struct jc_plan **plan,
+                                     struct jc_error *error);
+
+// Accepts NULL content and clears the handle.
+JC_API void jc_plan_destroy(struct jc_plan **plan);
+
+JC_API const struct jc_template *jc_plan_template(const struct jc_plan *plan);
+
+// All variants: the reached ones in the order in which they are reached, then those generic ones
+// that no call reaches. The arrays live as long as the plan.
+JC_API const struct jc_plan_variant *jc_plan_variants(const struct jc_plan *plan, size_t *count);
+
+// How many of them a call reaches, and how many generic ones come on top. Their sum is how many
+// kernels there are to compile for one architecture.
+JC_API size_t jc_plan_num_reached(const struct jc_plan *plan);
+JC_API size_t jc_plan_num_generic(const struct jc_plan *plan);
+
+JC_API const struct jc_plan_cause *jc_plan_causes(const struct jc_plan *plan, size_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

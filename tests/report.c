@@ -1,0 +1,69 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "cache/report.h"
+
+static void a_long_text_ends_in_dots(void **state)
+{
+    (void) state;
+    char long_text[2 * JC_ERROR_TEXT_SIZE];
+    memset(long_text, 'x', sizeof(long_text) - 1);
+    long_text[sizeof(long_text) - 1] = '\0';
+    struct jc_error error;
+    assert_int_equal(jc_fail(&error, JC_ERROR_IO, "%s", long_text), JC_ERROR_IO);
+    assert_int_equal(strlen(error.text), JC_ERROR_TEXT_SIZE - 1);
+    assert_string_equal(error.text + JC_ERROR_TEXT_SIZE - 4, "...");
+}
+
+static void failing_leaves_errno_alone(void **state)
+{
+    (void) state;
+    struct jc_error error;
+    errno = E2BIG;
+    jc_fail(&error, JC_ERROR_IO, "%s", strerror(EIO));
+    assert_int_equal(errno, E2BIG);
+}
+
+static void every_result_has_a_name(void **state)
+{
+    (void) state;
+    for (int result = JC_OK; result <= JC_ERROR_UNSUPPORTED; result++)
+        assert_string_not_equal(jc_result_string((enum jc_result) result), "unknown result");
+    assert_string_equal(jc_result_string((enum jc_result) 99), "unknown result");
+}
+
+static void keep_line(void *user, enum jc_log_level level, const char *line)
+{
+    (void) level;
+    strcpy(user, line);
+}
+
+static void lines_above_the_level_are_not_made(void **state)
+{
+    (void) state;
+    char kept[JC_ERROR_TEXT_SIZE] = "";
+    struct jc_log log = {.write = keep_line, .user = kept, .level = JC_LOG_WARNING};
+    jc_log(&log, JC_LOG_INFO, "quiet");
+    assert_string_equal(kept, "");
+    jc_log(&log, JC_LOG_WARNING, "loud %d", 1);
+    assert_string_equal(kept, "loud 1");
+    jc_log(NULL, JC_LOG_ERROR, "nowhere");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_text_ends_in_dots),
+        cmocka_unit_test(failing_leaves_errno_alone),
+        cmocka_unit_test(every_result_has_a_name),
+        cmocka_unit_test(lines_above_the_level_are_not_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
