@@ -97,7 +97,9 @@ struct jc_prewarm_params {
     size_t num_capabilities;
     bool check; // compile nothing
     bool retry; // compile again what failed before and has not expired
-    void (*progress)(void *user, const struct jc_prewarm_event *event); // on the calling thread
+    // On the calling thread, after each variant. False stops: no further compile is started, and
+    // the report counts what was done until then.
+    bool (*progress)(void *user, const struct jc_prewarm_event *event);
     void *user;
 };
 #define jc_prewarm_params(...) \
