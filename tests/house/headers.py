@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles every public header alone and twice over, as C17 and as C++: headers.py SOURCE_ROOT CC...
+"""Compiles each public header alone and twice over, as C17 and as C++: headers.py SOURCE_ROOT CC...
 
 CC is the compiler of this build; others are tried where they are. Status 77 without a C++ one.
 """

@@ -104,7 +104,8 @@ def main(root, meson, cc):
         moved = folder / "moved"
         shutil.move(prefix, moved)
         shutil.rmtree(folder / "build")
-        try_it(folder / "shared", moved, moved / template.relative_to(prefix), folder / "cache-moved")
+        template = moved / template.relative_to(prefix)
+        try_it(folder / "shared", moved, template, folder / "cache-moved")
     print("installed, used and moved")
 
 
