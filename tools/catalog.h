@@ -1,0 +1,36 @@
+// What a cache holds, with the names that people know it by.
+
+#ifndef JC_TOOL_CATALOG_H
+#define JC_TOOL_CATALOG_H
+
+#include <stddef.h>
+
+#include <jitcache/cache.h>
+
+struct jc_catalog {
+    struct jc_cache_entry *entries; // by kernel, kind, architecture, time of creation
+    size_t num_entries;
+    struct jc_catalog_template *templates; // by group
+    size_t num_templates;
+};
+
+// Reads the index, and every template record for its name. 0, or the status to end with after
+// telling why. Finish it either way.
+int jc_catalog_read(struct jc_catalog *catalog, struct jc_cache *cache);
+
+// The kernel that a record belongs to; "?" where its template record is gone. As stored: make it
+// printable.
+const char *jc_catalog_kernel(const struct jc_catalog *catalog, uint64_t group);
+
+void jc_catalog_finish(struct jc_catalog *catalog);
+
+// "variant", "failure", ...; "?" for a kind that this version does not know.
+const char *jc_kind_name(enum jc_record_kind kind);
+
+// 0 where no kind has that name.
+enum jc_record_kind jc_kind_by_name(const char *name);
+
+// All names, for messages.
+#define JC_KIND_NAMES "variant, failure, template, toolchain"
+
+#endif

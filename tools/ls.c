@@ -1,0 +1,144 @@
+// `jitcache ls`: one line for each record.
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jitcache/jitcache.h>
+
+#include "catalog.h"
+#include "options.h"
+#include "output.h"
+#include "session.h"
+#include "table.h"
+#include "units.h"
+
+// As many digits of a key as are enough to tell records apart in any cache of a sensible size.
+#define KEY_DIGITS 12
+
+enum { OPTION_KERNEL = 0x1000, OPTION_ARCH, OPTION_KIND };
+
+static const struct jc_option options_of_ls[] = {
+    {"kernel", OPTION_KERNEL, "NAME", "only this kernel; may hold * and ?"},
+    {"arch", OPTION_ARCH, "ARCH", "only this architecture, such as sm_90a"},
+    {"kind", OPTION_KIND, "KIND", "only " JC_KIND_NAMES},
+    {NULL, 0, NULL, NULL},
+};
+
+struct filter {
+    const char *kernel, *arch; // NULL: any
+    enum jc_record_kind kind;  // 0: any
+};
+
+static bool passes(const struct filter *filter, const struct jc_catalog *catalog,
+                   const struct jc_cache_entry *entry)
+{
+    if (filter->kind && filter->kind != entry->kind)
+        return false;
+    if (filter->arch && strcmp(filter->arch, entry->label) != 0)
+        return false;
+    return !filter->kernel ||
+           fnmatch(filter->kernel, jc_catalog_kernel(catalog, entry->group), 0) == 0;
+}
+
+static void print_json(const struct jc_catalog *catalog, const struct filter *filter)
+{
+    json_t *records = json_array();
+    for (size_t i = 0; i < catalog->num_entries; i++) {
+        const struct jc_cache_entry *entry = &catalog->entries[i];
+        if (!passes(filter, catalog, entry))
+            continue;
+        char key[JC_KEY_STRING_SIZE];
+        jc_key_format(&entry->key, key);
+        json_array_append_new(
+            records,
+            json_pack("{s:s, s:s, s:o, s:o, s:I, s:f, s:I, s:I}", "key", key, "kind",
+                      jc_kind_name(entry->kind), "kernel",
+                      jc_json_text(jc_catalog_kernel(catalog, entry->group)), "arch",
+                      jc_json_text(entry->label), "bytes", (json_int_t) entry->bytes,
+                      "compile_seconds", (double) entry->cost_ns / 1e9, "created_ms",
+                      (json_int_t) entry->created_ms, "expires_ms",
+                      (json_int_t) entry->expires_ms));
+    }
+    jc_print_json(json_pack("{s:o}", "records", records));
+}
+
+static void print_table(const struct jc_catalog *catalog, const struct filter *filter)
+{
+    static const char *const headings[] = {"KEY",    "KIND",     "KERNEL", "ARCH",
+                                           ">SIZE", ">COMPILE", ">AGE",   NULL};
+    struct jc_table table;
+    jc_table_init(&table, headings);
+    uint64_t now_ms = jc_now_ms();
+    for (size_t i = 0; i < catalog->num_entries; i++) {
+        const struct jc_cache_entry *entry = &catalog->entries[i];
+        if (!passes(filter, catalog, entry))
+            continue;
+        char key[JC_KEY_STRING_SIZE], text[JC_UNITS_SIZE];
+        jc_key_format(&entry->key, key);
+        jc_table_add(&table, "%.*s", KEY_DIGITS, key);
+        jc_table_add(&table, "%s", jc_kind_name(entry->kind));
+        jc_table_add(&table, "%s", jc_catalog_kernel(catalog, entry->group));
+        jc_table_add(&table, "%s", entry->label);
+        jc_table_add(&table, "%s", jc_units_bytes(entry->bytes, text));
+        jc_table_add(&table, "%s", entry->cost_ns ? jc_units_duration(entry->cost_ns, text) : "");
+        jc_table_add(&table, "%s", jc_units_age(now_ms, entry->created_ms, text));
+    }
+    if (table.num_cells)
+        jc_table_print(&table, 0);
+    jc_table_finish(&table);
+}
+
+static int list_records(const struct jc_common *common, const struct filter *filter)
+{
+    struct jc_session session;
+    struct jc_catalog catalog = {0};
+    int status = jc_session_open(&session, common, JC_SESSION_READ, NULL);
+    if (!status)
+        status = jc_catalog_read(&catalog, session.cache);
+    if (!status && common->json)
+        print_json(&catalog, filter);
+    else if (!status)
+        print_table(&catalog, filter);
+    jc_catalog_finish(&catalog);
+    jc_session_close(&session);
+    return status;
+}
+
+static int run_ls(const struct jc_command *command, int argc, char **argv)
+{
+    struct jc_options options;
+    struct filter filter = {0};
+    int option;
+    jc_options_init(&options, command, argc, argv);
+    while ((option = jc_options_next(&options)) > 0) {
+        if (option == OPTION_KERNEL)
+            filter.kernel = options.value;
+        else if (option == OPTION_ARCH)
+            filter.arch = options.value;
+        else if (!(filter.kind = jc_kind_by_name(options.value)))
+            return jc_options_misuse(command, "--kind '%s' is none of %s", options.value,
+                                     JC_KIND_NAMES);
+    }
+    if (option == JC_OPTIONS_STOP)
+        return options.status;
+    if (optind < argc)
+        return jc_options_misuse(command, "takes no '%s'; to filter write --kernel '%s'",
+                                 argv[optind], argv[optind]);
+    return list_records(&options.common, &filter);
+}
+
+const struct jc_command jc_command_ls = {
+    .name = "ls",
+    .summary = "list what the cache holds",
+    .usage = "[OPTION]...",
+    .purpose = "Lists the records of the cache: compiled variants, failed compiles, template\n"
+               "texts. The digits of a key that it shows are what `jitcache show` takes.",
+    .options = options_of_ls,
+    .examples = "jitcache ls --kernel 'silu_*' --kind variant\n"
+                "jitcache ls --arch sm_90a --json",
+    .statuses = "0  done, also where there is nothing\n"
+                "2  wrong use, or a cache that cannot be read",
+    .run = run_ls,
+};

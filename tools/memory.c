@@ -1,0 +1,38 @@
+#include "memory.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output.h"
+
+static void *or_end(void *block)
+{
+    if (!block) {
+        fputs("jitcache: out of memory\n", stderr);
+        exit(JC_STATUS_WRONG_USE);
+    }
+    return block;
+}
+
+void *jc_allocate(size_t count, size_t size)
+{
+    return or_end(calloc(count ? count : 1, size ? size : 1));
+}
+
+char *jc_copy_text(const char *text, size_t size)
+{
+    char *copy = jc_allocate(size + 1, 1);
+    memcpy(copy, text, size);
+    return copy;
+}
+
+void *jc_grow(void *array, size_t count, size_t size)
+{
+    // Full exactly when it is empty or holds a power of two.
+    if (count & (count - 1))
+        return array;
+    size_t capacity = count ? 2 * count : 1;
+    return or_end(capacity > SIZE_MAX / size ? NULL : realloc(array, capacity * size));
+}

@@ -1,0 +1,18 @@
+// Allocation for a program that has nothing better to do without memory than to say so and end.
+
+#ifndef JC_TOOL_MEMORY_H
+#define JC_TOOL_MEMORY_H
+
+#include <stddef.h>
+
+// Zeroed. Never NULL.
+void *jc_allocate(size_t count, size_t size);
+
+// A copy of `size` bytes of text, NUL terminated. Never NULL.
+char *jc_copy_text(const char *text, size_t size);
+
+// Makes room for one more element of `size` bytes behind the first `count` and returns the array.
+// Its capacity is `count` rounded up to a power of two, so that nobody has to store it.
+void *jc_grow(void *array, size_t count, size_t size);
+
+#endif

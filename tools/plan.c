@@ -1,0 +1,408 @@
+// `jitcache plan`: counts the variants of a template without compiling, and says what makes them.
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jitcache/jitcache.h>
+
+#include "keytext.h"
+#include "memory.h"
+#include "options.h"
+#include "output.h"
+#include "selection.h"
+#include "table.h"
+
+// A table longer than a screen hides what stands above it.
+#define VARIANTS_SHOWN 32
+
+enum { OPTION_ALL = JC_OPTION_OWN };
+
+static const struct jc_option options_of_plan[] = {
+    JC_SELECTION_OPTIONS,
+    {"all", OPTION_ALL, NULL, "show every variant, however many"},
+    {NULL, 0, NULL, NULL},
+};
+
+struct planned {
+    const struct jc_selection *selection;
+    const struct jc_plan *plan;
+    const struct jc_plan_variant *variants;
+    size_t num_variants, num_reached, num_generic;
+    const struct jc_plan_cause *causes;
+    size_t num_causes;
+    size_t *left; // for each cause: the variants left without its facets; SIZE_MAX: not known
+    struct jc_line *shared; // the lines that all variants reached have
+    size_t num_shared;
+};
+
+// --- what would be left --------------------------------------------------------------------------
+
+// Whether the annotation is there already, and only --without ignores it.
+static bool is_without(const struct jc_selection *selection, const char *name)
+{
+    for (size_t i = 0; i < selection->num_without; i++)
+        if (strcmp(selection->without[i], name) == 0)
+            return true;
+    return false;
+}
+
+// Plans the template again as if `name` had do_not_specialize: true.
+static size_t count_left(const struct planned *planned, const char *name)
+{
+    const struct jc_selection *selection = planned->selection;
+    const struct jc_template *tmpl = jc_plan_template(planned->plan);
+    struct jc_description description = *jc_template_description(tmpl);
+    struct jc_argument_description *arguments =
+        jc_allocate(description.num_arguments, sizeof(*arguments));
+    for (size_t i = 0; i < description.num_arguments; i++) {
+        arguments[i] = description.arguments[i];
+        if (strcmp(arguments[i].name, name) == 0)
+            arguments[i].do_not_specialize = "true";
+    }
+    description.arguments = arguments;
+    const char **without = jc_allocate(selection->num_without, sizeof(*without));
+    size_t num_without = 0;
+    for (size_t i = 0; i < selection->num_without; i++)
+        if (strcmp(selection->without[i], name) != 0)
+            without[num_without++] = selection->without[i];
+
+    size_t source_size, left = SIZE_MAX;
+    const char *source = jc_template_source(tmpl, &source_size);
+    struct jc_template *changed = NULL;
+    struct jc_plan *plan = NULL;
+    if (jc_template_create(jc_template_params(.file = jc_template_file(tmpl), .text = source,
+                                              .text_size = source_size,
+                                              .description = &description),
+                           &changed, NULL) == JC_OK &&
+        jc_plan_create(changed,
+                       jc_plan_params(.parameters = selection->parameters,
+                                      .num_parameters = selection->num_parameters,
+                                      .ranges = selection->ranges,
+                                      .num_ranges = selection->num_ranges, .without = without,
+                                      .num_without = num_without),
+                       &plan, NULL) == JC_OK)
+        left = jc_plan_num_reached(plan);
+    jc_plan_destroy(&plan);
+    jc_template_destroy(&changed);
+    free(without);
+    free(arguments);
+    return left;
+}
+
+static bool is_facet(const struct jc_plan_cause *cause)
+{
+    return strcmp(cause->facet, "dispatch") != 0 && strcmp(cause->facet, "parameter") != 0;
+}
+
+static void count_all_left(struct planned *planned)
+{
+    planned->left = jc_allocate(planned->num_causes, sizeof(*planned->left));
+    for (size_t i = 0; i < planned->num_causes; i++) {
+        const struct jc_plan_cause *cause = &planned->causes[i];
+        planned->left[i] = SIZE_MAX;
+        if (!is_facet(cause))
+            continue;
+        size_t same = 0; // several facets of one argument have one answer
+        while (strcmp(planned->causes[same].name, cause->name) != 0)
+            same++;
+        planned->left[i] = same < i ? planned->left[same] : count_left(planned, cause->name);
+    }
+}
+
+static struct jc_lines lines_of(const struct jc_plan_variant *variant)
+{
+    return jc_lines_of(variant->specialization, strlen(variant->specialization));
+}
+
+// --- for programs --------------------------------------------------------------------------------
+
+static json_t *json_of_variant(const struct jc_plan_variant *variant)
+{
+    json_t *parameters = json_object(), *facets = json_object(), *first = json_object();
+    struct jc_lines lines = lines_of(variant);
+    struct jc_line line;
+    while (jc_lines_next(&lines, &line)) {
+        const char *dot = memchr(line.name, '.', line.name_size);
+        assert(dot);
+        char *name = jc_copy_text(dot + 1, (size_t) (line.name + line.name_size - dot - 1));
+        json_object_set_new(line.name[0] == 'p' ? parameters : facets, name,
+                            jc_json_text_of(line.value, line.value_size));
+        free(name);
+    }
+    for (size_t i = 0; i < variant->num_first; i++)
+        json_object_set_new(first, variant->first[i].argument,
+                            json_integer(variant->first[i].value));
+    return json_pack("{s:o, s:b, s:o, s:o, s:o}", "specialization",
+                     jc_json_text(variant->specialization), "generic", (int) variant->generic,
+                     "parameters", parameters, "facets", facets, "first", first);
+}
+
+static void print_json(const struct planned *planned)
+{
+    const struct jc_template *tmpl = jc_plan_template(planned->plan);
+    json_t *list = json_array(), *causes = json_array();
+    for (size_t i = 0; i < planned->num_variants; i++)
+        json_array_append_new(list, json_of_variant(&planned->variants[i]));
+    for (size_t i = 0; i < planned->num_causes; i++) {
+        const struct jc_plan_cause *cause = &planned->causes[i];
+        json_t *left = planned->left[i] == SIZE_MAX
+                           ? json_null()
+                           : json_integer((json_int_t) planned->left[i]);
+        json_array_append_new(causes, json_pack("{s:s, s:s, s:I, s:s, s:o}", "name", cause->name,
+                                                "facet", cause->facet, "states",
+                                                (json_int_t) cause->states, "source",
+                                                cause->source, "left_without", left));
+    }
+    jc_print_json(json_pack("{s:o, s:o, s:I, s:I, s:o, s:o}", "kernel",
+                            jc_json_text(jc_template_name(tmpl)), "file",
+                            jc_json_text(jc_template_file(tmpl)), "variants",
+                            (json_int_t) planned->num_reached, "generic",
+                            (json_int_t) planned->num_generic, "list", list, "causes", causes));
+}
+
+// --- for people ----------------------------------------------------------------------------------
+
+static bool same_line(const struct jc_line *a, const struct jc_line *b)
+{
+    return a->name_size == b->name_size && a->value_size == b->value_size &&
+           memcmp(a->name, b->name, a->name_size) == 0 &&
+           memcmp(a->value, b->value, a->value_size) == 0;
+}
+
+static bool has_line(const struct jc_plan_variant *variant, const struct jc_line *wanted)
+{
+    struct jc_lines lines = lines_of(variant);
+    struct jc_line line;
+    while (jc_lines_next(&lines, &line))
+        if (same_line(&line, wanted))
+            return true;
+    return false;
+}
+
+// Finds the lines that all variants reached have, which are no news in any row.
+static void find_shared(struct planned *planned)
+{
+    struct jc_lines lines = lines_of(&planned->variants[0]);
+    struct jc_line line;
+    while (jc_lines_next(&lines, &line)) {
+        size_t i = 1;
+        while (i < planned->num_reached && has_line(&planned->variants[i], &line))
+            i++;
+        if (i < planned->num_reached)
+            continue;
+        planned->shared = jc_grow(planned->shared, planned->num_shared, sizeof(line));
+        planned->shared[planned->num_shared++] = line;
+    }
+}
+
+static bool is_shared(const struct planned *planned, const struct jc_line *line)
+{
+    for (size_t i = 0; i < planned->num_shared; i++)
+        if (same_line(&planned->shared[i], line))
+            return true;
+    return false;
+}
+
+// Appends "name=value" for a parameter, "name: facet" for a facet.
+static void append_line(FILE *text, const struct jc_line *line, bool first)
+{
+    bool parameter = line->name[0] == 'p';
+    const char *dot = memchr(line->name, '.', line->name_size);
+    assert(dot);
+    fprintf(text, "%s%.*s%s%.*s", first ? "" : ", ",
+            (int) (line->name + line->name_size - dot - 1), dot + 1, parameter ? "=" : ": ",
+            (int) line->value_size, line->value);
+}
+
+// What sets a variant apart, or (`shared`) what it has in common with all others. Allocated.
+static char *describe(const struct planned *planned, const struct jc_plan_variant *variant,
+                      bool shared)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return jc_copy_text("", 0);
+    struct jc_lines lines = lines_of(variant);
+    struct jc_line line;
+    bool first = true;
+    while (jc_lines_next(&lines, &line)) {
+        if (is_shared(planned, &line) != shared)
+            continue;
+        append_line(stream, &line, first);
+        first = false;
+    }
+    fclose(stream);
+    return text ? text : jc_copy_text("", 0);
+}
+
+static char *first_call(const struct jc_plan_variant *variant)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return jc_copy_text("", 0);
+    for (size_t i = 0; i < variant->num_first; i++)
+        fprintf(stream, "%s%s=%" PRId64, i ? ", " : "", variant->first[i].argument,
+                variant->first[i].value);
+    fclose(stream);
+    return text ? text : jc_copy_text("", 0);
+}
+
+static void print_variants(const struct planned *planned, bool all)
+{
+    static const char *const headings[] = {">#", "FIRST AT", "KNOWN", NULL};
+    size_t shown = planned->num_variants;
+    if (!all && shown > VARIANTS_SHOWN)
+        shown = VARIANTS_SHOWN;
+    struct jc_table table;
+    jc_table_init(&table, headings);
+    for (size_t i = 0; i < shown; i++) {
+        const struct jc_plan_variant *variant = &planned->variants[i];
+        bool reached = i < planned->num_reached;
+        char *known = describe(planned, variant, false), *first = first_call(variant);
+        jc_table_add(&table, "%zu", i + 1);
+        jc_table_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
+        jc_table_add(&table, "%s", *known ? known : reached && planned->num_reached == 1
+                                                ? "as below" : "no more than below");
+        free(known);
+        free(first);
+    }
+    jc_table_print(&table, 2);
+    jc_table_finish(&table);
+    if (shown < planned->num_variants)
+        printf("  ... and %zu more; --all shows them\n", planned->num_variants - shown);
+}
+
+static void print_causes(const struct planned *planned)
+{
+    static const char *const headings[] = {"NAME", "DIFFERS IN", ">STATES", "FOLLOWS FROM", NULL};
+    if (planned->num_causes == 0)
+        return;
+    struct jc_table table;
+    jc_table_init(&table, headings);
+    for (size_t i = 0; i < planned->num_causes; i++) {
+        const struct jc_plan_cause *cause = &planned->causes[i];
+        jc_table_add(&table, "%s", cause->name);
+        jc_table_add(&table, "%s", cause->facet);
+        jc_table_add(&table, "%zu", cause->states);
+        jc_table_add(&table, "%s", cause->source);
+    }
+    printf("\nWhat makes them:\n");
+    jc_table_print(&table, 2);
+    jc_table_finish(&table);
+}
+
+static void print_advice(const struct planned *planned)
+{
+    const char *last = "";
+    for (size_t i = 0; i < planned->num_causes; i++) {
+        const char *name = planned->causes[i].name;
+        size_t left = planned->left[i];
+        if (left >= planned->num_reached || strcmp(name, last) == 0)
+            continue;
+        printf("%s  do_not_specialize: true on %s%s leaves %zu\n", *last ? "" : "\n", name,
+               is_without(planned->selection, name) ? ", which --without ignores," : "", left);
+        last = name;
+    }
+}
+
+static void print_text(struct planned *planned, bool all)
+{
+    find_shared(planned);
+    const struct jc_template *tmpl = jc_plan_template(planned->plan);
+    printf("%s: %zu variant%s", jc_template_name(tmpl), planned->num_reached,
+           planned->num_reached == 1 ? "" : "s");
+    if (planned->num_generic)
+        printf(", and %zu generic", planned->num_generic);
+    else
+        printf(", the generic one among them");
+    printf("\n\n");
+    print_variants(planned, all);
+    char *shared = describe(planned, &planned->variants[0], true);
+    if (*shared)
+        printf("\nKnown in every call: %s\n", shared);
+    free(shared);
+    print_causes(planned);
+    print_advice(planned);
+}
+
+// --- the command ---------------------------------------------------------------------------------
+
+static int plan_file(const struct jc_selection *selection, bool json, bool all)
+{
+    struct jc_plan *plan = NULL;
+    int status = jc_selection_plan(selection, selection->templates[0], &plan);
+    if (status)
+        return status;
+    struct planned planned = {
+        .selection = selection,
+        .plan = plan,
+        .num_reached = jc_plan_num_reached(plan),
+        .num_generic = jc_plan_num_generic(plan),
+    };
+    planned.variants = jc_plan_variants(plan, &planned.num_variants);
+    planned.causes = jc_plan_causes(plan, &planned.num_causes);
+    count_all_left(&planned);
+    if (json)
+        print_json(&planned);
+    else
+        print_text(&planned, all);
+    free(planned.left);
+    free(planned.shared);
+    jc_plan_destroy(&plan);
+    return JC_STATUS_DONE;
+}
+
+static int load_file(struct jc_selection *selection, const struct jc_command *command,
+                     char *const *files, int num_files)
+{
+    if (num_files < 1)
+        return jc_options_misuse(command, "a template's FILE is missing");
+    if (num_files > 1)
+        return jc_options_misuse(command, "one FILE at a time, but there is '%s' too", files[1]);
+    return jc_selection_load(selection, files, 1);
+}
+
+static int run_plan(const struct jc_command *command, int argc, char **argv)
+{
+    struct jc_options options;
+    struct jc_selection selection = {0};
+    bool all = false;
+    int option = JC_OPTIONS_END, status = JC_STATUS_DONE;
+    jc_options_init(&options, command, argc, argv);
+    while (!status && (option = jc_options_next(&options)) > 0) {
+        if (option == OPTION_ALL)
+            all = true;
+        else
+            status = jc_selection_add(&selection, command, option, options.value);
+    }
+    if (option == JC_OPTIONS_STOP)
+        status = options.status;
+    else if (!status && !(status = load_file(&selection, command, argv + optind, argc - optind)))
+        status = plan_file(&selection, options.common.json, all);
+    jc_selection_finish(&selection);
+    return status;
+}
+
+const struct jc_command jc_command_plan = {
+    .name = "plan",
+    .summary = "count the variants of a template without compiling",
+    .usage = "[OPTION]... FILE",
+    .purpose = "Counts the variants that a range of arguments can reach, without compiling, and\n"
+               "names the arguments and facets that make them and the first value that triggers\n"
+               "each.",
+    .options = options_of_plan,
+    .examples =
+        "jitcache plan templates/fused_inv_rope_fp8_quant.cu --range num_tokens=1:8192\n"
+        "jitcache plan templates/fused_inv_rope_fp8_quant.cu --range num_tokens=1:8192 \\\n"
+        "    --param scale_format=ue8m0 --without scale_stride_k",
+    .statuses = "0  done\n"
+                "2  wrong use, a template that does not read, a name that it does not have",
+    .run = run_plan,
+};

@@ -1,0 +1,183 @@
+#include "selection.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "nearest.h"
+#include "output.h"
+
+static int add_setting(struct jc_selection *selection, struct jc_setting **settings, size_t *count,
+                       const struct jc_command *command, const char *option, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return jc_options_misuse(command, "%s wants NAME=VALUE, not '%s'", option, text);
+    char *name = jc_copy_text(text, (size_t) (equals - text));
+    selection->names = jc_grow(selection->names, selection->num_names, sizeof(*selection->names));
+    selection->names[selection->num_names++] = name;
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp((*settings)[i].name, name) == 0)
+            return jc_options_misuse(command, "%s %s is given twice", option, name);
+    *settings = jc_grow(*settings, *count, sizeof(**settings));
+    (*settings)[(*count)++] = (struct jc_setting){.name = name, .value = equals + 1};
+    return JC_STATUS_DONE;
+}
+
+int jc_selection_add(struct jc_selection *selection, const struct jc_command *command, int option,
+                     const char *value)
+{
+    if (option == JC_OPTION_PARAM)
+        return add_setting(selection, &selection->parameters, &selection->num_parameters, command,
+                           "--param", value);
+    if (option == JC_OPTION_RANGE)
+        return add_setting(selection, &selection->ranges, &selection->num_ranges, command,
+                           "--range", value);
+    selection->without = jc_grow(selection->without, selection->num_without,
+                                 sizeof(*selection->without));
+    selection->without[selection->num_without++] = value;
+    return JC_STATUS_DONE;
+}
+
+static bool has_parameter(const struct jc_template *tmpl, const char *name)
+{
+    const struct jc_description *description = jc_template_description(tmpl);
+    for (size_t i = 0; i < description->num_parameters; i++)
+        if (strcmp(description->parameters[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_argument(const struct jc_template *tmpl, const char *name)
+{
+    const struct jc_description *description = jc_template_description(tmpl);
+    for (size_t i = 0; i < description->num_arguments; i++)
+        if (strcmp(description->arguments[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+typedef bool has_name(const struct jc_template *tmpl, const char *name);
+
+static bool any_has(const struct jc_selection *selection, has_name *has, const char *name)
+{
+    for (size_t i = 0; i < selection->num_templates; i++)
+        if (has(selection->templates[i], name))
+            return true;
+    return false;
+}
+
+static void offer_names(const struct jc_selection *selection, has_name *has,
+                        struct jc_nearest *nearest)
+{
+    for (size_t i = 0; i < selection->num_templates; i++) {
+        const struct jc_description *description =
+            jc_template_description(selection->templates[i]);
+        for (size_t j = 0; has == has_parameter && j < description->num_parameters; j++)
+            jc_nearest_offer(nearest, description->parameters[j].name);
+        for (size_t j = 0; has == has_argument && j < description->num_arguments; j++)
+            jc_nearest_offer(nearest, description->arguments[j].name);
+    }
+}
+
+// A name that no template has is a typing mistake, and one with consequences: it would go on to
+// plan something else than was asked for.
+static int check_name(const struct jc_selection *selection, const char *option, has_name *has,
+                      const char *name)
+{
+    if (any_has(selection, has, name))
+        return JC_STATUS_DONE;
+    bool parameter = has == has_parameter;
+    const char *kind = parameter ? "parameter" : "argument";
+    if (any_has(selection, parameter ? has_argument : has_parameter, name))
+        return jc_complain("%s %s: this is %s; write %s", option, name,
+                           parameter ? "an argument" : "a parameter",
+                           parameter ? "--range NAME=LO:HI for its values"
+                                     : "--param NAME=VALUE for its value");
+    struct jc_nearest nearest = {.typed = name};
+    offer_names(selection, has, &nearest);
+    if (nearest.name)
+        return jc_complain("%s %s: there is no %s of that name; did you mean %s?", option, name,
+                           kind, nearest.name);
+    return jc_complain("%s %s: no template given has a%s %s of that name", option, name,
+                       parameter ? "" : "n", kind);
+}
+
+static int check_names(const struct jc_selection *selection)
+{
+    int status = JC_STATUS_DONE;
+    for (size_t i = 0; !status && i < selection->num_parameters; i++)
+        status = check_name(selection, "--param", has_parameter, selection->parameters[i].name);
+    for (size_t i = 0; !status && i < selection->num_ranges; i++)
+        status = check_name(selection, "--range", has_argument, selection->ranges[i].name);
+    for (size_t i = 0; !status && i < selection->num_without; i++)
+        status = check_name(selection, "--without", has_argument, selection->without[i]);
+    return status;
+}
+
+int jc_selection_load(struct jc_selection *selection, char *const *files, size_t num_files)
+{
+    selection->templates = jc_allocate(num_files, sizeof(*selection->templates));
+    int status = JC_STATUS_DONE;
+    for (size_t i = 0; i < num_files; i++) {
+        struct jc_error error;
+        struct jc_template **tmpl = &selection->templates[selection->num_templates];
+        if (jc_template_create(jc_template_params(.file = files[i]), tmpl, &error))
+            status = jc_complain("%s", error.text);
+        else
+            selection->num_templates++;
+    }
+    return status ? status : check_names(selection);
+}
+
+static struct jc_setting *settings_of(const struct jc_template *tmpl, has_name *has,
+                                      const struct jc_setting *settings, size_t count,
+                                      size_t *num_kept)
+{
+    struct jc_setting *kept = jc_allocate(count, sizeof(*kept));
+    *num_kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (has(tmpl, settings[i].name))
+            kept[(*num_kept)++] = settings[i];
+    return kept;
+}
+
+int jc_selection_plan(const struct jc_selection *selection, const struct jc_template *tmpl,
+                      struct jc_plan **plan)
+{
+    struct jc_plan_params params = {.size = sizeof(params)};
+    struct jc_setting *parameters =
+        settings_of(tmpl, has_parameter, selection->parameters, selection->num_parameters,
+                    &params.num_parameters);
+    struct jc_setting *ranges = settings_of(tmpl, has_argument, selection->ranges,
+                                            selection->num_ranges, &params.num_ranges);
+    const char **without = jc_allocate(selection->num_without, sizeof(*without));
+    for (size_t i = 0; i < selection->num_without; i++)
+        if (has_argument(tmpl, selection->without[i]))
+            without[params.num_without++] = selection->without[i];
+    params.parameters = parameters;
+    params.ranges = ranges;
+    params.without = without;
+
+    struct jc_error error;
+    enum jc_result result = jc_plan_create(tmpl, &params, plan, &error);
+    free(parameters);
+    free(ranges);
+    free(without);
+    return result ? jc_complain("%s", error.text) : JC_STATUS_DONE;
+}
+
+void jc_selection_finish(struct jc_selection *selection)
+{
+    for (size_t i = 0; i < selection->num_templates; i++)
+        jc_template_destroy(&selection->templates[i]);
+    for (size_t i = 0; i < selection->num_names; i++)
+        free(selection->names[i]);
+    free(selection->names);
+    free(selection->templates);
+    free(selection->parameters);
+    free(selection->ranges);
+    free(selection->without);
+    *selection = (struct jc_selection){0};
+}

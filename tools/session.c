@@ -1,0 +1,115 @@
+#include "session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "memory.h"
+#include "output.h"
+
+// While a cache opens, what the library says of it is held back: if the command then ends because
+// of that, one message tells it, not two.
+struct held_log {
+    bool hold;
+    char **lines;
+    size_t num_lines;
+};
+
+static const char *level_name(enum jc_log_level level)
+{
+    switch (level) {
+    case JC_LOG_ERROR:
+        return "error";
+    case JC_LOG_WARNING:
+        return "warning";
+    case JC_LOG_DEBUG:
+        return "debug";
+    case JC_LOG_INFO:
+    case JC_LOG_NONE:
+        break;
+    }
+    return "info";
+}
+
+static void write_line(void *user, enum jc_log_level level, const char *line)
+{
+    struct held_log *held = user;
+    if (!held->hold || level > JC_LOG_WARNING) {
+        jc_remark(level_name(level), line);
+        return;
+    }
+    held->lines = jc_grow(held->lines, held->num_lines, sizeof(*held->lines));
+    held->lines[held->num_lines++] = jc_copy_text(line, strlen(line));
+}
+
+static void release_lines(struct held_log *held, bool show)
+{
+    for (size_t i = 0; i < held->num_lines; i++) {
+        if (show)
+            jc_remark("warning", held->lines[i]);
+        free(held->lines[i]);
+    }
+    free(held->lines);
+    *held = (struct held_log){0};
+}
+
+static bool is_absent(const char *dir)
+{
+    struct stat status;
+    return dir && lstat(dir, &status) != 0 && errno == ENOENT;
+}
+
+static int check_state(struct jc_session *session, enum jc_session_use use)
+{
+    const struct jc_cache_info *info = &session->info;
+    session->absent = is_absent(info->dir) && info->base_segments == 0;
+    bool will_do = use == JC_SESSION_WRITE ? info->state == JC_CACHE_READ_WRITE
+                                           : info->state != JC_CACHE_DISABLED || session->absent;
+    if (will_do)
+        return JC_STATUS_DONE;
+    return jc_complain("%s", *info->reason ? info->reason : "the cache cannot be used");
+}
+
+int jc_session_open(struct jc_session *session, const struct jc_common *common,
+                    enum jc_session_use use, const struct jc_context_params *params)
+{
+    // Lives as long as the process, as the context may log until its end.
+    static struct held_log held;
+    held.hold = true;
+    enum jc_log_level level = common->verbosity > 1 ? JC_LOG_DEBUG
+                              : common->verbosity   ? JC_LOG_INFO
+                                                    : JC_LOG_WARNING;
+    struct jc_log log = {.write = write_line, .user = &held, .level = level};
+    struct jc_error error;
+    *session = (struct jc_session){0};
+    enum jc_result result = jc_context_create(
+        jc_context_params(.dir = common->dir, .nvrtc = params ? params->nvrtc : NULL,
+                          .worker = params ? params->worker : NULL,
+                          .read_only = use == JC_SESSION_READ, .log = &log),
+        &session->context, &error);
+    int status;
+    if (result) {
+        status = jc_complain("%s", error.text);
+    } else {
+        session->cache = jc_context_cache(session->context);
+        jc_cache_info(session->cache, &session->info);
+        status = check_state(session, use);
+    }
+    release_lines(&held, status == JC_STATUS_DONE && !session->absent);
+    return status;
+}
+
+const char *jc_session_state(const struct jc_session *session)
+{
+    if (session->absent)
+        return "absent";
+    return session->info.state == JC_CACHE_READ_WRITE ? "read-write" : "read-only";
+}
+
+void jc_session_close(struct jc_session *session)
+{
+    jc_context_destroy(&session->context);
+    *session = (struct jc_session){0};
+}

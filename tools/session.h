@@ -1,0 +1,35 @@
+// A context opened for one command, with a look at whether its cache will do.
+
+#ifndef JC_TOOL_SESSION_H
+#define JC_TOOL_SESSION_H
+
+#include <stdbool.h>
+
+#include <jitcache/context.h>
+
+#include "options.h"
+
+enum jc_session_use {
+    JC_SESSION_READ, // creates nothing; a folder that does not exist yet is an empty cache
+    JC_SESSION_WRITE // a cache that cannot be written will not do
+};
+
+struct jc_session {
+    struct jc_context *context;
+    struct jc_cache *cache;
+    struct jc_cache_info info;
+    bool absent; // the folder does not exist yet
+};
+
+// `params` may be NULL; of it nvrtc and worker are taken. 0, or the status to end with after
+// telling why.
+int jc_session_open(struct jc_session *session, const struct jc_common *common,
+                    enum jc_session_use use, const struct jc_context_params *params);
+
+// Says in one word what can be done with the cache: "read-write", "read-only", "absent".
+const char *jc_session_state(const struct jc_session *session);
+
+// Accepts one that was not opened, or not fully.
+void jc_session_close(struct jc_session *session);
+
+#endif

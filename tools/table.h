@@ -1,0 +1,30 @@
+// A table of text, as wide as what is in it.
+
+#ifndef JC_TOOL_TABLE_H
+#define JC_TOOL_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jitcache/result.h>
+
+// A column's heading; one that begins with '>' stands to the right, as numbers do.
+struct jc_table {
+    const char *const *headings;
+    size_t num_columns;
+    char **cells; // row after row, printable
+    size_t num_cells;
+};
+
+// `headings` ends with NULL and must outlive the table.
+void jc_table_init(struct jc_table *table, const char *const *headings);
+
+// Adds the next cell of the current row. What could drive a terminal is spelled out.
+void jc_table_add(struct jc_table *table, const char *format, ...) JC_FORMAT(2, 3);
+
+// Prints it behind `indent` blanks, two blanks between columns, none at the end of a line.
+void jc_table_print(const struct jc_table *table, size_t indent);
+
+void jc_table_finish(struct jc_table *table);
+
+#endif
