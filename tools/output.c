@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "progress.h"
 
 // The length of the UTF-8 sequence at `text`, and its code point; 0 where there is none.
 static size_t decode(const char *text, size_t size, uint32_t *point)
@@ -88,6 +89,7 @@ void jc_remark(const char *kind, const char *text)
 {
     // One buffer, one write: lines of several processes that share a terminal stay whole.
     size_t first = strcspn(text, "\n");
+    jc_progress_clear();
     char *line = jc_printable(text, first, true);
     fprintf(stderr, "jitcache: %s%s%s\n", kind, *kind ? ": " : "", line);
     free(line);

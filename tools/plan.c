@@ -183,12 +183,13 @@ static bool has_line(const struct jc_plan_variant *variant, const struct jc_line
     return false;
 }
 
-// Finds the lines that all variants reached have, which are no news in any row.
+// Finds the lines that all variants reached have, which are no news in any row. One alone has
+// nobody to share with.
 static void find_shared(struct planned *planned)
 {
     struct jc_lines lines = lines_of(&planned->variants[0]);
     struct jc_line line;
-    while (jc_lines_next(&lines, &line)) {
+    while (planned->num_reached > 1 && jc_lines_next(&lines, &line)) {
         size_t i = 1;
         while (i < planned->num_reached && has_line(&planned->variants[i], &line))
             i++;
@@ -268,8 +269,10 @@ static void print_variants(const struct planned *planned, bool all)
         char *known = describe(planned, variant, false), *first = first_call(variant);
         jc_table_add(&table, "%zu", i + 1);
         jc_table_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
-        jc_table_add(&table, "%s", *known ? known : reached && planned->num_reached == 1
-                                                ? "as below" : "no more than below");
+        if (reached)
+            jc_table_add(&table, "%s", *known ? known : "nothing more");
+        else
+            jc_table_add(&table, "%s%sno facets", known, *known ? ", " : "");
         free(known);
         free(first);
     }

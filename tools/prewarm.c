@@ -41,7 +41,6 @@ struct prewarm {
     bool check, retry;
     struct jc_context_params context;
     struct jc_session session;
-    struct jc_progress progress;
 
     const struct jc_template *tmpl; // the one being done
     bool give_up;
@@ -132,6 +131,7 @@ static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_ev
     char *known = one_line(event->variant->specialization);
     const char *generic = event->variant->generic ? " generic" : "";
     char duration[JC_UNITS_SIZE];
+    jc_progress_clear();
     if (failed)
         jc_complain("%s for %s failed: %s%s\n%s", jc_template_name(prewarm->tmpl), event->arch,
                     *known ? known : "no parameters", generic, event->message);
@@ -152,11 +152,9 @@ static bool on_event(void *user, const struct jc_prewarm_event *event)
         json_array_append_new(prewarm->failures, json_of_event(prewarm, event));
     if (missing)
         json_array_append_new(prewarm->missing, json_of_event(prewarm, event));
-    if (verbose || (failed && !prewarm->options.common.json)) {
-        jc_progress_clear(&prewarm->progress);
+    if (verbose || (failed && !prewarm->options.common.json))
         tell_event(prewarm, event);
-    }
-    jc_progress_draw(&prewarm->progress, "[%zu/%zu] %s for %s", event->done, event->planned,
+    jc_progress_draw("[%zu/%zu] %s for %s", event->done, event->planned,
                      jc_template_name(prewarm->tmpl), event->arch);
     return !signal_caught;
 }
@@ -199,14 +197,14 @@ static int prewarm_template(struct prewarm *prewarm, size_t index)
     struct jc_prewarm_report report = {0};
     struct jc_error error;
     prewarm->tmpl = prewarm->selection.templates[index];
-    jc_progress_draw(&prewarm->progress, "%s", jc_template_name(prewarm->tmpl));
+    jc_progress_draw("%s", jc_template_name(prewarm->tmpl));
     enum jc_result result = jc_context_prewarm(
         prewarm->session.context, prewarm->plans[index],
         jc_prewarm_params(.capabilities = prewarm->archs, .num_capabilities = prewarm->num_archs,
                           .check = prewarm->check, .retry = prewarm->retry, .progress = on_event,
                           .user = prewarm),
         &report, &error);
-    jc_progress_clear(&prewarm->progress);
+    jc_progress_clear();
     if (result) {
         // Without a toolchain or a cache the next would fail alike.
         prewarm->give_up = result != JC_ERROR_TEMPLATE;
@@ -325,7 +323,6 @@ static int run_prewarm(const struct jc_command *command, int argc, char **argv)
         .files = json_array(), .failures = json_array(), .missing = json_array()};
     int option = JC_OPTIONS_END, status = JC_STATUS_DONE;
     jc_options_init(&prewarm.options, command, argc, argv);
-    jc_progress_init(&prewarm.progress);
     while (!status && (option = jc_options_next(&prewarm.options)) > 0)
         status = take_option(&prewarm, option);
     if (option == JC_OPTIONS_STOP)

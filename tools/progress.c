@@ -1,6 +1,8 @@
 #include "progress.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +14,13 @@
 
 #define REPAINT_NS UINT64_C(100000000)
 
-void jc_progress_init(struct jc_progress *progress)
+static bool drawn; // the line stands there
+static uint64_t drawn_ns;
+
+static bool is_shown(void)
 {
     const char *terminal = getenv("TERM");
-    bool dumb = !terminal || strcmp(terminal, "dumb") == 0;
-    *progress = (struct jc_progress){.shown = !dumb && isatty(STDERR_FILENO)};
+    return terminal && strcmp(terminal, "dumb") != 0 && isatty(STDERR_FILENO);
 }
 
 // Cuts a printable text to that many columns, between characters.
@@ -29,10 +33,10 @@ static void cut(char *text, size_t columns)
         }
 }
 
-void jc_progress_draw(struct jc_progress *progress, const char *format, ...)
+void jc_progress_draw(const char *format, ...)
 {
     uint64_t now_ns = jc_clock_ns();
-    if (!progress->shown || (progress->drawn && now_ns - progress->drawn_ns < REPAINT_NS))
+    if ((drawn && now_ns - drawn_ns < REPAINT_NS) || !is_shown())
         return;
     char line[512];
     va_list arguments;
@@ -48,13 +52,13 @@ void jc_progress_draw(struct jc_progress *progress, const char *format, ...)
     cut(printable, columns - 1);
     fprintf(stderr, "\r%s\033[K", printable);
     free(printable);
-    progress->drawn = true;
-    progress->drawn_ns = now_ns;
+    drawn = true;
+    drawn_ns = now_ns;
 }
 
-void jc_progress_clear(struct jc_progress *progress)
+void jc_progress_clear(void)
 {
-    if (progress->drawn)
+    if (drawn)
         fputs("\r\033[K", stderr);
-    progress->drawn = false;
+    drawn = false;
 }

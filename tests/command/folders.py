@@ -1,0 +1,76 @@
+"""A cache folder that cannot be used is told with the reason; one that is not there is empty."""
+import os
+import unittest
+
+import harness
+from harness import SILU
+
+READERS = [["ls"], ["stats"], ["show", "abcd"]]
+PREWARM = ["prewarm", SILU, "--arch", "sm_90a"]
+
+
+class Folders(harness.Case):
+    def refused(self, wanted):
+        for words in READERS + [PREWARM, ["clear", "--yes"]]:
+            with self.subTest(words=words):
+                message = self.complaint(*words)
+                self.assertIn(str(self.cache), message)
+                self.assertRegex(message, wanted)
+
+    def test_a_folder_that_is_not_there_is_an_empty_cache_and_stays_away(self):
+        self.assertEqual(self.run_command("ls").out, "")
+        self.assertIn("absent", self.run_command("stats").out)
+        self.assertEqual(self.json("ls"), {"records": []})
+        stats = self.json("stats")
+        self.assertEqual((stats["cache"]["state"], stats["cache"]["records"]), ("absent", 0))
+        self.assertIn("no record", self.complaint("show", "abcd"))
+        self.assertEqual(self.json("clear", "--yes"), {"removed": 0, "bytes": 0})
+        self.assertFalse(self.cache.exists())
+
+    def test_the_option_wins_over_the_environment(self):
+        other = self.folder / "other"
+        self.assertEqual(self.json("stats", "--dir", other)["cache"]["dir"], str(other))
+
+    def test_the_default_place_is_below_xdg_cache_home(self):
+        del self.env["JITCACHE_DIR"]
+        self.assertEqual(self.json("stats")["cache"]["dir"], str(self.folder / "xdg/jitcache"))
+
+    def test_a_file_in_its_place_is_refused(self):
+        self.cache.write_text("mine\n")
+        self.refused("not a (folder|directory)|a file")
+        self.assertEqual(self.cache.read_text(), "mine\n")
+
+    def test_a_symbolic_link_is_refused(self):
+        (self.folder / "real").mkdir(mode=0o700)
+        self.cache.symlink_to("real")
+        self.refused("link")
+
+    def test_a_folder_that_others_can_write_is_refused(self):
+        self.cache.mkdir()
+        self.cache.chmod(0o777)
+        self.refused("writ")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can make a foreign folder")
+    def test_a_folder_of_somebody_else_is_refused(self):
+        self.cache.mkdir(mode=0o700)
+        os.chown(self.cache, 12345, 12345)
+        self.refused("own")
+
+    def test_a_cache_that_is_switched_off_is_told(self):
+        self.env["JITCACHE_DISABLE"] = "1"
+        for words in READERS + [PREWARM]:
+            self.assertIn("JITCACHE_DISABLE", self.complaint(*words))
+
+    def test_prewarm_refuses_a_cache_that_is_only_read(self):
+        self.env["JITCACHE_READONLY"] = "1"
+        self.assertIn("JITCACHE_READONLY", self.complaint(*PREWARM))
+        self.assertFalse(self.cache.exists())
+
+    def test_a_variable_that_does_not_parse_is_named(self):
+        self.env["JITCACHE_MAX_BYTES"] = "plenty"
+        for words in READERS:
+            self.assertIn("JITCACHE_MAX_BYTES", self.complaint(*words))
+
+
+if __name__ == "__main__":
+    harness.main()

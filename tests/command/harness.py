@@ -1,0 +1,107 @@
+"""Runs the command as a person or a script would, in a world of its own.
+
+Each test class has a folder of its own for cache, home and files; nothing of the caller's settings
+for the cache reaches the command. JITCACHE_COMMAND and JITCACHE_FILL name the programs under test.
+"""
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+COMMAND = os.environ["JITCACHE_COMMAND"]
+FILL = os.environ["JITCACHE_FILL"]
+ROOT = Path(os.environ["JITCACHE_SOURCE_ROOT"])
+TEMPLATES = ROOT / "templates"
+ROPE = str(TEMPLATES / "fused_inv_rope_fp8_quant.cu")
+SILU = str(TEMPLATES / "silu_mul_fp8_quant.cu")
+
+# How to find a compiler is the caller's to say, nothing else is.
+KEPT = ("JITCACHE_NVRTC", "JITCACHE_WORKER")
+LIMIT_S = 120
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="jitcache-command-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.cache = self.folder / "cache"
+        self.env = {name: value for name, value in os.environ.items()
+                    if not name.startswith("JITCACHE_") or name in KEPT}
+        self.env.pop("NVRTC_APPEND_FLAGS", None)
+        self.env.update(HOME=str(self.folder), XDG_CACHE_HOME=str(self.folder / "xdg"),
+                        JITCACHE_DIR=str(self.cache), TERM="xterm", LC_ALL="C.UTF-8")
+
+    def run_command(self, *words, status=0, **options):
+        """Runs it, checks the status, and that standard error is silent exactly where it is 0."""
+        options.setdefault("env", self.env)
+        done = subprocess.run([COMMAND, *map(str, words)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S,
+                              **options)
+        done.out = done.stdout.decode(errors="surrogateescape")
+        done.err = done.stderr.decode(errors="surrogateescape")
+        self.assertEqual(done.returncode, status, f"{words}\n{done.out}\n{done.err}")
+        if status == 0 and "-v" not in words:
+            self.assertEqual(done.err, "", words)
+        return done
+
+    def complaint(self, *words, **options):
+        """The one message of a command that is refused."""
+        done = self.run_command(*words, status=2, **options)
+        self.assertEqual(done.out, "", words)
+        self.assertTrue(done.err.startswith("jitcache: "), done.err)
+        first, *rest = done.err.splitlines()
+        for line in rest:
+            self.assertTrue(line.startswith("    ") or not line, f"a second message: {done.err}")
+        return first
+
+    def json(self, *words, **options):
+        return json.loads(self.run_command(*words, "--json", **options).out)
+
+    def fill(self, *words):
+        subprocess.run([FILL, str(self.cache), *map(str, words)], check=True, timeout=LIMIT_S)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    def at_terminal(self, *words, answer=b"", stop_at=None, stop_with=signal.SIGINT):
+        """Runs it with all three streams at a terminal: its status and what it printed.
+
+        Sends `answer` at once; sends the signal once `stop_at` was printed."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(COMMAND, [COMMAND, *map(str, words)], self.env)
+        os.write(terminal, answer)
+        printed, end = b"", time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            printed += data
+            if stop_at and stop_at in printed:
+                os.kill(pid, stop_with)
+                stop_at = None
+        else:
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.close(terminal)
+        return status, printed.decode()
+
+
+def main():
+    unittest.main(verbosity=1)

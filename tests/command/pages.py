@@ -1,0 +1,39 @@
+"""The man pages are well formed and name every option and every JSON name."""
+import re
+import shutil
+import subprocess
+import unittest
+
+import harness
+
+COMMANDS = ["prewarm", "plan", "stats", "ls", "show", "clear"]
+COMMON = {"dir", "json", "verbose", "help"}
+
+
+class Pages(harness.Case):
+    @unittest.skipUnless(shutil.which("groff"), "groff is not here")
+    def test_the_formatter_has_nothing_to_say(self):
+        for page in sorted((harness.ROOT / "man").glob("*.1")):
+            done = subprocess.run(["groff", "-mandoc", "-ww", "-z", "-Tutf8", page],
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+
+    def test_every_option_has_its_paragraph(self):
+        for command in COMMANDS:
+            options = set(re.findall(r"--([a-z]+)", re.search(
+                r"\nOptions:\n(.*?)\n\n", self.run_command(command, "--help").out, re.DOTALL)[1]))
+            self.assertLessEqual(COMMON, options)
+            text = (harness.ROOT / "man" / f"jitcache-{command}.1").read_text()
+            general = (harness.ROOT / "man" / "jitcache.1").read_text()
+            for option in sorted(options):
+                page = general if option in COMMON else text
+                self.assertRegex(page, rf"\.It .*\bFl -{option}\b", f"{command} --{option}")
+
+    def test_every_command_has_a_page_that_the_first_one_names(self):
+        general = (harness.ROOT / "man" / "jitcache.1").read_text()
+        for command in COMMANDS:
+            self.assertIn(f".Xr jitcache-{command} 1", general)
+
+
+if __name__ == "__main__":
+    harness.main()

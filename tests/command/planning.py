@@ -1,0 +1,110 @@
+"""`plan` counts what a range of calls would compile, and says why."""
+import re
+import unittest
+
+import harness
+from harness import ROPE, SILU
+
+TOKENS = ["--range", "num_tokens=1:8192"]
+WITHOUT_TOKENS = ["--without", "num_tokens"]
+WITHOUT_STRIDE = ["--without", "scale_stride_k"]
+
+# The published table of the seed kernel: what is ignored, and where its variants begin.
+SEED = [
+    (WITHOUT_TOKENS + WITHOUT_STRIDE, [1, 2, 13, 16]),
+    (WITHOUT_STRIDE, [1, 13]),
+    ([], [1]),
+]
+
+STORM = """/*jitcache
+kernel: storm
+parameters:
+  - {name: tile, type: int, values_are: wrong}
+*/
+"""
+
+WIDE = """/*jitcache
+kernel: wide
+arguments:
+  - {name: n, type: i32, facets: [value]}
+*/
+#include <jitcache.cuh>
+extern "C" __global__ void wide(int n) { JC_FACT(n); }
+"""
+
+
+class Planning(harness.Case):
+    def test_the_seed_kernel_has_its_published_table(self):
+        for scale_format in ["fp32", "ue8m0"]:
+            for without, first in SEED:
+                plan = self.json("plan", ROPE, *TOKENS, *without, "--param",
+                                 f"scale_format={scale_format}")
+                self.assertEqual(plan["variants"], len(first))
+                reached = plan["list"][:plan["variants"]]
+                if len(first) > 1:
+                    self.assertEqual([each["first"]["num_tokens"] for each in reached], first)
+                for each in reached:
+                    self.assertEqual(each["parameters"]["scale_format"], scale_format)
+
+    def test_json_has_the_documented_names(self):
+        plan = self.json("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE)
+        self.assertEqual(set(plan), {"kernel", "file", "variants", "generic", "list", "causes"})
+        self.assertEqual(plan["kernel"], "fused_inv_rope_fp8_quant")
+        self.assertEqual(plan["file"], ROPE)
+        self.assertIs(type(plan["variants"]), int)
+        self.assertIs(type(plan["generic"]), int)
+        self.assertEqual(len(plan["list"]), plan["variants"] + plan["generic"])
+        for each in plan["list"]:
+            self.assertEqual(set(each),
+                             {"specialization", "generic", "parameters", "facets", "first"})
+        for each in plan["causes"]:
+            self.assertEqual(set(each), {"name", "facet", "states", "source", "left_without"})
+
+    def test_the_specialization_text_says_the_same_as_its_objects(self):
+        for each in self.json("plan", ROPE, *TOKENS, *WITHOUT_TOKENS)["list"]:
+            text = "".join(f"{kind}.{name}={value}\n"
+                           for kind, pairs in [("parameter", each["parameters"]),
+                                               ("facet", each["facets"])]
+                           for name, value in pairs.items())
+            self.assertEqual(each["specialization"], text)
+
+    def test_a_cause_says_what_its_annotation_would_leave(self):
+        causes = self.json("plan", ROPE, *TOKENS, *WITHOUT_STRIDE)["causes"]
+        left = {each["name"]: each["left_without"] for each in causes}
+        self.assertEqual(left.get("scale_stride_k"), 1)
+        text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_STRIDE).out
+        self.assertRegex(text, r"do_not_specialize: true on scale_stride_k.* leaves 1\n")
+
+    def test_the_table_names_each_variant_and_the_call_that_reaches_it(self):
+        text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE).out
+        self.assertTrue(text.startswith("fused_inv_rope_fp8_quant: 4 variants"), text)
+        rows = re.findall(r"^ +\d+ +num_tokens=(\d+) ", text, re.MULTILINE)
+        self.assertEqual(rows, ["1", "2", "13", "16"])
+        self.assertRegex(text, r"(?m)^ +scale_stride_k .* num_tokens$")
+
+    def test_several_values_of_a_parameter_are_planned_together(self):
+        one = self.json("plan", SILU, *TOKENS)
+        both = self.json("plan", SILU, *TOKENS, "--param", "scale_format=fp32,ue8m0")
+        self.assertEqual(both["variants"], 2 * one["variants"])
+        self.assertEqual(both["generic"], 2 * one["generic"])
+
+    def test_a_long_table_is_cut_unless_all_is_asked_for(self):
+        wide = self.write("wide.cu", WIDE)
+        text = self.run_command("plan", wide, "--range", "n=1:100").out
+        self.assertIn("wide: 100 variants", text)
+        self.assertIn("more; --all shows them", text)
+        whole = self.run_command("plan", wide, "--range", "n=1:100", "--all").out
+        self.assertEqual(len(re.findall(r" n=\d+ ", whole)), 100)
+        self.assertEqual(self.json("plan", wide, "--range", "n=1:100")["variants"], 100)
+
+    def test_a_template_that_does_not_read_is_told_with_file_and_line(self):
+        path = self.write("storm.cu", STORM)
+        self.assertIn(f"{path}:4", self.complaint("plan", path))
+
+    def test_planning_touches_no_cache(self):
+        self.run_command("plan", ROPE)
+        self.assertFalse(self.cache.exists())
+
+
+if __name__ == "__main__":
+    harness.main()
