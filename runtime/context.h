@@ -1,0 +1,35 @@
+// What the parts of a context see of one another.
+
+#ifndef JC_CONTEXT_H
+#define JC_CONTEXT_H
+
+#include <pthread.h>
+
+#include <jitcache/context.h>
+
+#include "compiler.h"
+#include "include.h"
+
+struct jc_context {
+    struct jc_cache *cache;
+    struct jc_log log;
+    char *nvrtc; // NULL: to be looked for
+    const char *nvrtc_origin;
+    char *worker; // NULL: to be looked for
+    bool secure;
+    uint64_t compile_timeout_ns;
+
+    // Guards everything below, and is held while something compiles.
+    pthread_mutex_t lock;
+    struct jc_compiler *compiler; // NULL until it is needed
+    struct jc_includes *includes;
+    // What jc_context_toolchain handed out, of the first compiler; stays as long as the context.
+    struct jc_toolchain toolchain;
+    char (*arch_names)[JC_ARCH_SIZE]; // NULL until then
+    const char **archs;
+};
+
+// Makes sure that there is a compiler; the lock is held. The errors of jc_context_toolchain.
+enum jc_result jc_context_need_compiler(struct jc_context *context, struct jc_error *error);
+
+#endif

@@ -1,0 +1,103 @@
+#include "environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "cache/report.h"
+
+static const char *value_of(const char *name)
+{
+    const char *value = secure_getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+static enum jc_result read_switch(const char *name, bool *on, struct jc_error *error)
+{
+    const char *value = value_of(name);
+    *on = value && strcmp(value, "1") == 0;
+    if (!value || *on || strcmp(value, "0") == 0)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s is '%s'; it takes 1 or 0", name, value);
+}
+
+static enum jc_result read_trust(struct jc_environment *environment, struct jc_error *error)
+{
+    const char *value = value_of("JITCACHE_TRUST");
+    environment->trust_group = value && strcmp(value, "group") == 0;
+    if (!value || environment->trust_group)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                   "JITCACHE_TRUST is '%s'; it takes 'group' alone", value);
+}
+
+// The shift of a unit: K, M, G or T; -1 for anything else.
+static int unit_shift(const char *unit)
+{
+    static const char units[] = "KMGT";
+    if (!unit[0])
+        return 0;
+    const char *found = unit[1] ? NULL : strchr(units, unit[0]);
+    return found ? 10 * (int) (found - units + 1) : -1;
+}
+
+static enum jc_result read_bytes(const char *name, uint64_t *bytes, struct jc_error *error)
+{
+    const char *value = value_of(name);
+    *bytes = 0;
+    if (!value)
+        return JC_OK;
+    uint64_t number = 0;
+    bool fits = value[0] >= '0' && value[0] <= '9';
+    const char *at = value;
+    for (; *at >= '0' && *at <= '9'; at++)
+        fits = fits && !__builtin_mul_overflow(number, 10, &number)
+            && !__builtin_add_overflow(number, (uint64_t) (*at - '0'), &number);
+    int shift = unit_shift(at);
+    if (!fits || number == 0 || shift < 0 || number > UINT64_MAX >> shift)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s is '%s'; it takes a number of bytes,"
+                       " such as 4294967296 or 4G, with K, M, G or T", name, value);
+    *bytes = number << shift;
+    return JC_OK;
+}
+
+static enum jc_result read_log(struct jc_environment *environment, struct jc_error *error)
+{
+    static const char *const levels[] = {
+        [JC_LOG_NONE] = "none", [JC_LOG_ERROR] = "error", [JC_LOG_WARNING] = "warning",
+        [JC_LOG_INFO] = "info", [JC_LOG_DEBUG] = "debug",
+    };
+    const char *value = value_of("JITCACHE_LOG");
+    if (!value)
+        return JC_OK;
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (strcmp(value, levels[i]) == 0) {
+            environment->has_log = true;
+            environment->log = (enum jc_log_level) i;
+            return JC_OK;
+        }
+    }
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_LOG is '%s'; it takes none, error,"
+                   " warning, info or debug", value);
+}
+
+enum jc_result jc_environment_read(struct jc_environment *environment, struct jc_error *error)
+{
+    *environment = (struct jc_environment){
+        .dir = value_of("JITCACHE_DIR"),
+        .base = value_of("JITCACHE_BASE"),
+        .nvrtc = value_of("JITCACHE_NVRTC"),
+        .worker = value_of("JITCACHE_WORKER"),
+        .secure = getauxval(AT_SECURE) != 0,
+    };
+    enum jc_result result = read_switch("JITCACHE_DISABLE", &environment->disable, error);
+    if (result == JC_OK)
+        result = read_switch("JITCACHE_READONLY", &environment->read_only, error);
+    if (result == JC_OK)
+        result = read_trust(environment, error);
+    if (result == JC_OK)
+        result = read_bytes("JITCACHE_MAX_BYTES", &environment->max_bytes, error);
+    if (result == JC_OK)
+        result = read_log(environment, error);
+    return result;
+}

@@ -1,0 +1,29 @@
+// The environment variables of the library; docs/environment.md is their table.
+
+#ifndef JC_ENVIRONMENT_H
+#define JC_ENVIRONMENT_H
+
+#include <stdbool.h>
+
+#include <jitcache/result.h>
+
+// Texts are those of the environment, NULL where a variable is not set or empty.
+struct jc_environment {
+    const char *dir;    // JITCACHE_DIR
+    const char *base;   // JITCACHE_BASE
+    const char *nvrtc;  // JITCACHE_NVRTC
+    const char *worker; // JITCACHE_WORKER
+    bool disable;       // JITCACHE_DISABLE
+    bool read_only;     // JITCACHE_READONLY
+    bool trust_group;   // JITCACHE_TRUST
+    uint64_t max_bytes; // JITCACHE_MAX_BYTES; 0: not set
+    bool has_log;       // JITCACHE_LOG is set
+    enum jc_log_level log;
+    bool secure; // the program runs set-user-ID or set-group-ID: nothing was read
+};
+
+// JC_ERROR_INVALID_ARGUMENT: a value that does not parse; the text names the variable and what it
+// takes.
+enum jc_result jc_environment_read(struct jc_environment *environment, struct jc_error *error);
+
+#endif

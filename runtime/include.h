@@ -1,0 +1,47 @@
+// Includes: everything that a template's compile reads beside its own source.
+//
+// NVRTC does not say what it read, so the sources are scanned, and rather too much is followed than
+// too little: an #include counts under any condition, and so does what __has_include asks for. What
+// is found nowhere is written down as absent (system headers name files behind host-only
+// conditions), so that it counts when it appears.
+//
+// A template's own headers are read once; the bytes that are hashed are the bytes that NVRTC gets,
+// in memory. There each file has one name, relative to the template, and every #include of it is
+// respelled to that name: NVRTC compares spellings, so "a.h" and "../x/a.h" would be two files to
+// it.
+// The toolkit's headers are left to NVRTC; their contents count under their names.
+
+#ifndef JC_INCLUDE_H
+#define JC_INCLUDE_H
+
+#include <jitcache/cache.h>
+
+#include "job.h"
+#include "template.h"
+#include "toolchain.h"
+
+// Remembers the toolkit's files for as long as they do not change. Threads: one at a time.
+struct jc_includes;
+
+enum jc_result jc_includes_create(struct jc_includes **includes, struct jc_error *error);
+void jc_includes_destroy(struct jc_includes **includes);
+
+struct jc_closure {
+    char *source; // the template's, its includes respelled
+    struct jc_job_header *headers;
+    size_t num_headers;
+    // What the digest is of, a line each: "source=DIGEST", "header=NAME DIGEST",
+    // "toolkit=NAME DIGEST", "computed=NAME", "absent=NAME".
+    char *list;
+    char digest[JC_KEY_STRING_SIZE];
+};
+
+// Follows the includes of a template. JC_ERROR_TEMPLATE: one that cannot be followed, with file and
+// line. JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. On failure the closure is empty.
+enum jc_result jc_includes_follow(struct jc_includes *includes, const struct jc_template *tmpl,
+                                  const struct jc_toolchain *toolchain, struct jc_closure *closure,
+                                  struct jc_error *error);
+
+void jc_closure_finish(struct jc_closure *closure);
+
+#endif

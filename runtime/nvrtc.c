@@ -1,0 +1,488 @@
+#include "nvrtc.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "cache/report.h"
+
+// Of nvrtc.h, which is not needed to build: the names and numbers are NVRTC's stable ABI.
+typedef struct program *nvrtc_program;
+enum { NVRTC_OUT_OF_MEMORY = 1, NVRTC_INVALID_OPTION = 5, NVRTC_COMPILATION = 6 };
+
+struct jc_nvrtc {
+    void *library;
+    char *file;
+    char *build;
+    int major, minor;
+    int *archs;
+    size_t num_archs;
+
+    int (*version)(int *major, int *minor);
+    int (*num_supported_archs)(int *count);
+    int (*supported_archs)(int *archs);
+    const char *(*error_string)(int result);
+    int (*create)(nvrtc_program *program, const char *source, const char *name, int num_headers,
+                  const char *const *headers, const char *const *names);
+    int (*destroy)(nvrtc_program *program);
+    int (*add_name_expression)(nvrtc_program program, const char *expression);
+    int (*compile)(nvrtc_program program, int num_options, const char *const *options);
+    int (*log_size)(nvrtc_program program, size_t *size);
+    int (*log)(nvrtc_program program, char *log);
+    int (*lowered_name)(nvrtc_program program, const char *expression, const char **name);
+    int (*cubin_size)(nvrtc_program program, size_t *size);
+    int (*cubin)(nvrtc_program program, char *cubin);
+};
+
+// --- opening -------------------------------------------------------------------------------------
+
+static bool bind_symbols(struct jc_nvrtc *nvrtc, const char **missing)
+{
+    // POSIX makes dlsym's pointer good for functions; memcpy says it without a cast that C forbids.
+    const struct {
+        const char *name;
+        void *function;
+    } symbols[] = {
+        {"nvrtcGetNumSupportedArchs", &nvrtc->num_supported_archs},
+        {"nvrtcGetSupportedArchs", &nvrtc->supported_archs},
+        {"nvrtcGetErrorString", &nvrtc->error_string},
+        {"nvrtcCreateProgram", &nvrtc->create},
+        {"nvrtcDestroyProgram", &nvrtc->destroy},
+        {"nvrtcAddNameExpression", &nvrtc->add_name_expression},
+        {"nvrtcCompileProgram", &nvrtc->compile},
+        {"nvrtcGetProgramLogSize", &nvrtc->log_size},
+        {"nvrtcGetProgramLog", &nvrtc->log},
+        {"nvrtcGetLoweredName", &nvrtc->lowered_name},
+        {"nvrtcGetCUBINSize", &nvrtc->cubin_size},
+        {"nvrtcGetCUBIN", &nvrtc->cubin},
+    };
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        void *symbol = dlsym(nvrtc->library, symbols[i].name);
+        if (!symbol) {
+            *missing = symbols[i].name;
+            return false;
+        }
+        memcpy(symbols[i].function, &symbol, sizeof(symbol));
+    }
+    return true;
+}
+
+static char *resolved(const char *path)
+{
+    char *real = realpath(path, NULL);
+    return real ? real : strdup(path);
+}
+
+// The folders in which the builtins may lie: that of the library, and that of every other libnvrtc
+// that it has brought into the process, as a library that wraps the real one does.
+struct folders {
+    char *list[8];
+    size_t count;
+};
+
+static void add_folder_of(struct folders *folders, const char *file)
+{
+    char *path = resolved(file);
+    char *slash = path ? strrchr(path, '/') : NULL;
+    if (!slash || folders->count == sizeof(folders->list) / sizeof(folders->list[0])) {
+        free(path);
+        return;
+    }
+    *slash = '\0';
+    folders->list[folders->count++] = path;
+}
+
+static int add_if_nvrtc(struct dl_phdr_info *object, size_t size, void *folders)
+{
+    (void) size;
+    const char *slash = strrchr(object->dlpi_name, '/');
+    if (slash && strncmp(slash + 1, "libnvrtc.", strlen("libnvrtc.")) == 0)
+        add_folder_of(folders, object->dlpi_name);
+    return 0;
+}
+
+// Opens the builtins by their full name before NVRTC asks for them by soname, so that the file that
+// the build id is read from is the one that gets used.
+static char *open_builtins(const struct jc_nvrtc *nvrtc, char name[static 64], const char **reason)
+{
+    snprintf(name, 64, "libnvrtc-builtins.so.%d.%d", nvrtc->major, nvrtc->minor);
+    struct folders folders = {0};
+    add_folder_of(&folders, nvrtc->file);
+    dl_iterate_phdr(add_if_nvrtc, &folders);
+
+    char *found = NULL;
+    *reason = "it is not there";
+    for (size_t i = 0; i < folders.count && !found; i++) {
+        char path[PATH_MAX];
+        if (snprintf(path, sizeof(path), "%s/%s", folders.list[i], name) >= (int) sizeof(path)
+            || access(path, F_OK) < 0)
+            continue;
+        if (dlopen(path, RTLD_NOW | RTLD_LOCAL))
+            found = resolved(path);
+        else
+            *reason = dlerror();
+    }
+    for (size_t i = 0; i < folders.count; i++)
+        free(folders.list[i]);
+    return found;
+}
+
+// --- build ids -----------------------------------------------------------------------------------
+//
+// A linker's build id is a note: u32 name size, u32 id size, u32 type, then name and id, each
+// padded to four bytes. The notes are found through the program headers of a file that is mapped
+// whole, of which nothing is believed before it was compared with the file's size.
+
+struct mapped_file {
+    const unsigned char *data;
+    size_t size;
+};
+
+static bool map_file(const char *path, struct mapped_file *file)
+{
+    *file = (struct mapped_file){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size > 0) {
+        void *data = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data != MAP_FAILED)
+            *file = (struct mapped_file){.data = data, .size = (size_t) status.st_size};
+    }
+    if (fd >= 0)
+        close(fd);
+    return file->data;
+}
+
+// Looks through the notes at [offset, offset + size).
+static bool find_id(const struct mapped_file *file, uint64_t offset, uint64_t size,
+                    const unsigned char **id, size_t *id_size)
+{
+    if (offset > file->size || size > file->size - offset)
+        return false;
+    const unsigned char *at = file->data + offset;
+    while (size >= sizeof(Elf64_Nhdr)) {
+        Elf64_Nhdr note;
+        memcpy(&note, at, sizeof(note));
+        uint64_t name = ((uint64_t) note.n_namesz + 3) & ~UINT64_C(3);
+        uint64_t content = ((uint64_t) note.n_descsz + 3) & ~UINT64_C(3);
+        if (name + content > size - sizeof(note))
+            return false;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4
+            && memcmp(at + sizeof(note), "GNU", 4) == 0 && note.n_descsz >= 8) {
+            *id = at + sizeof(note) + name;
+            *id_size = note.n_descsz;
+            return true;
+        }
+        at += sizeof(note) + name + content;
+        size -= sizeof(note) + name + content;
+    }
+    return false;
+}
+
+static bool find_build_id(const struct mapped_file *file, const unsigned char **id, size_t *id_size)
+{
+    Elf64_Ehdr header;
+    if (file->size < sizeof(header))
+        return false;
+    memcpy(&header, file->data, sizeof(header));
+    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64
+        || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > file->size
+        || (uint64_t) header.e_phnum * sizeof(Elf64_Phdr) > file->size - header.e_phoff)
+        return false;
+    for (size_t i = 0; i < header.e_phnum; i++) {
+        Elf64_Phdr segment;
+        memcpy(&segment, file->data + header.e_phoff + i * sizeof(segment), sizeof(segment));
+        if (segment.p_type == PT_NOTE
+            && find_id(file, segment.p_offset, segment.p_filesz, id, id_size))
+            return true;
+    }
+    return false;
+}
+
+static bool append_build(struct jc_buffer *build, const char *path)
+{
+    struct mapped_file file;
+    if (!map_file(path, &file))
+        return false;
+    const unsigned char *id;
+    size_t id_size;
+    if (find_build_id(&file, &id, &id_size)) {
+        for (size_t i = 0; i < id_size; i++)
+            jc_buffer_print(build, "%02x", id[i]);
+    } else {
+        XXH128_hash_t hash = XXH3_128bits(file.data, file.size);
+        jc_buffer_print(build, "%016llx%016llx", (unsigned long long) hash.high64,
+                        (unsigned long long) hash.low64);
+    }
+    munmap((void *) (uintptr_t) file.data, file.size);
+    return true;
+}
+
+static enum jc_result identify(struct jc_nvrtc *nvrtc, struct jc_error *error)
+{
+    char name[64];
+    const char *reason;
+    char *builtins = open_builtins(nvrtc, name, &reason);
+    if (!builtins)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN,
+                       "it needs %s beside it (%s); install both from one package", name, reason);
+    struct jc_buffer build = {0};
+    bool read = append_build(&build, nvrtc->file);
+    jc_buffer_string(&build, "+");
+    read = read && append_build(&build, builtins);
+    free(builtins);
+    nvrtc->build = jc_buffer_take(&build);
+    if (!nvrtc->build)
+        return jc_fail_memory(error);
+    if (read)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_TOOLCHAIN, "its file cannot be read: %s", strerror(errno));
+}
+
+static enum jc_result list_archs(struct jc_nvrtc *nvrtc, struct jc_error *error)
+{
+    int count = 0;
+    if (nvrtc->num_supported_archs(&count) != 0 || count <= 0 || count > 1024)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "it does not say what it compiles for");
+    nvrtc->archs = calloc((size_t) count, sizeof(*nvrtc->archs));
+    if (!nvrtc->archs)
+        return jc_fail_memory(error);
+    nvrtc->num_archs = (size_t) count;
+    if (nvrtc->supported_archs(nvrtc->archs) != 0)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "it does not say what it compiles for");
+    return JC_OK;
+}
+
+// The version is asked for before anything else: of a library that is too old this is all we know.
+static enum jc_result open_library(struct jc_nvrtc *nvrtc, const char *file, struct jc_error *error)
+{
+    nvrtc->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!nvrtc->library)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s", dlerror());
+    void *symbol = dlsym(nvrtc->library, "nvrtcVersion");
+    Dl_info info;
+    if (!symbol || !dladdr(symbol, &info) || !info.dli_fname)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "not NVRTC: it has no nvrtcVersion");
+    memcpy(&nvrtc->version, &symbol, sizeof(symbol));
+    nvrtc->file = resolved(info.dli_fname);
+    if (!nvrtc->file)
+        return jc_fail_memory(error);
+
+    if (nvrtc->version(&nvrtc->major, &nvrtc->minor) != 0)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "it does not tell its version");
+    if (nvrtc->major < JC_NVRTC_OLDEST_MAJOR
+        || (nvrtc->major == JC_NVRTC_OLDEST_MAJOR && nvrtc->minor < JC_NVRTC_OLDEST_MINOR))
+        return jc_fail(error, JC_ERROR_TOOLCHAIN,
+                       "NVRTC %d.%d is too old; %d.%d or newer is needed", nvrtc->major,
+                       nvrtc->minor, JC_NVRTC_OLDEST_MAJOR, JC_NVRTC_OLDEST_MINOR);
+    const char *missing;
+    if (!bind_symbols(nvrtc, &missing))
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "not a whole NVRTC: it has no %s", missing);
+    return JC_OK;
+}
+
+enum jc_result jc_nvrtc_create(const char *file, struct jc_nvrtc **out, struct jc_error *error)
+{
+    *out = NULL;
+    struct jc_nvrtc *nvrtc = calloc(1, sizeof(*nvrtc));
+    if (!nvrtc)
+        return jc_fail_memory(error);
+    enum jc_result result = open_library(nvrtc, file, error);
+    if (result == JC_OK)
+        result = identify(nvrtc, error);
+    if (result == JC_OK)
+        result = list_archs(nvrtc, error);
+    if (result == JC_OK)
+        *out = nvrtc;
+    else
+        jc_nvrtc_destroy(&nvrtc);
+    return result;
+}
+
+void jc_nvrtc_destroy(struct jc_nvrtc **nvrtc)
+{
+    if (!*nvrtc)
+        return;
+    if ((*nvrtc)->library)
+        dlclose((*nvrtc)->library);
+    free((*nvrtc)->archs);
+    free((*nvrtc)->build);
+    free((*nvrtc)->file);
+    free(*nvrtc);
+    *nvrtc = NULL;
+}
+
+void jc_nvrtc_version(const struct jc_nvrtc *nvrtc, int *major, int *minor)
+{
+    *major = nvrtc->major;
+    *minor = nvrtc->minor;
+}
+
+const char *jc_nvrtc_file(const struct jc_nvrtc *nvrtc)
+{
+    return nvrtc->file;
+}
+
+const char *jc_nvrtc_build(const struct jc_nvrtc *nvrtc)
+{
+    return nvrtc->build;
+}
+
+const int *jc_nvrtc_archs(const struct jc_nvrtc *nvrtc, size_t *count)
+{
+    *count = nvrtc->num_archs;
+    return nvrtc->archs;
+}
+
+// --- compiling -----------------------------------------------------------------------------------
+
+static char *read_log(const struct jc_nvrtc *nvrtc, nvrtc_program program)
+{
+    size_t size = 0;
+    if (nvrtc->log_size(program, &size) != 0 || size == 0)
+        return strdup("");
+    char *log = malloc(size + 1);
+    if (!log)
+        return NULL;
+    log[0] = log[size] = '\0';
+    nvrtc->log(program, log);
+    return log;
+}
+
+// Options are read one by one before anything is compiled, and the first unknown one ends it with
+// its name in the log. So with a surely unknown one behind it, an option is tested for nothing.
+bool jc_nvrtc_accepts(const struct jc_nvrtc *nvrtc, const char *option)
+{
+    const char *options[] = {option, "--jitcache-is-not-an-option"};
+    nvrtc_program program = NULL;
+    if (nvrtc->create(&program, "", "probe.cu", 0, NULL, NULL) != 0)
+        return false;
+    bool accepted = false;
+    if (nvrtc->compile(program, 2, options) == NVRTC_INVALID_OPTION) {
+        char *log = read_log(nvrtc, program);
+        accepted = log && strstr(log, options[1]) && !strstr(log, option);
+        free(log);
+    }
+    nvrtc->destroy(&program);
+    return accepted;
+}
+
+static void fail_answer(struct jc_job_answer *answer, enum jc_result result,
+                        const char *format, ...) JC_FORMAT(3, 4);
+
+static void fail_answer(struct jc_job_answer *answer, enum jc_result result,
+                        const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    free(answer->text);
+    answer->result = result;
+    if (vasprintf(&answer->text, format, args) < 0)
+        answer->text = NULL;
+    va_end(args);
+}
+
+// After a compile that went well: the kernel's symbol and its code.
+static void take_code(const struct jc_nvrtc *nvrtc, nvrtc_program program, const char *entry,
+                      struct jc_job_answer *answer)
+{
+    const char *lowered = NULL;
+    int status = nvrtc->lowered_name(program, entry, &lowered);
+    if (status != 0 || !lowered) {
+        fail_answer(answer, JC_ERROR_COMPILE, "NVRTC gives no symbol for \"%s\": %s", entry,
+                    nvrtc->error_string(status));
+        return;
+    }
+    answer->lowered_name = strdup(lowered);
+    status = nvrtc->cubin_size(program, &answer->cubin_size);
+    if (status != 0 || answer->cubin_size == 0) {
+        fail_answer(answer, JC_ERROR_COMPILE, "NVRTC made no machine code: %s",
+                    nvrtc->error_string(status));
+        return;
+    }
+    answer->cubin = malloc(answer->cubin_size);
+    if (!answer->cubin || !answer->lowered_name)
+        fail_answer(answer, JC_ERROR_OUT_OF_MEMORY, "out of memory in the compile worker");
+    else if (nvrtc->cubin(program, answer->cubin) != 0)
+        fail_answer(answer, JC_ERROR_COMPILE, "NVRTC does not hand out the machine code");
+}
+
+static nvrtc_program create_program(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
+                                    int *status)
+{
+    nvrtc_program program = NULL;
+    const char **names = calloc(job->num_headers + 1, sizeof(*names));
+    const char **texts = calloc(job->num_headers + 1, sizeof(*texts));
+    if (names && texts) {
+        for (size_t i = 0; i < job->num_headers; i++) {
+            names[i] = job->headers[i].name;
+            texts[i] = job->headers[i].text;
+        }
+        *status = nvrtc->create(&program, job->source, job->file, (int) job->num_headers, texts,
+                                names);
+        if (*status == 0)
+            *status = nvrtc->add_name_expression(program, job->entry);
+    } else {
+        *status = NVRTC_OUT_OF_MEMORY;
+    }
+    free(names);
+    free(texts);
+    return program;
+}
+
+static int compile(const struct jc_nvrtc *nvrtc, nvrtc_program program, const struct jc_job *job,
+                   const char *const *include_options, size_t num_include_options)
+{
+    const char **options = calloc(job->num_options + num_include_options + 1, sizeof(*options));
+    if (!options)
+        return NVRTC_OUT_OF_MEMORY;
+    size_t count = 0;
+    for (size_t i = 0; i < job->num_options; i++)
+        options[count++] = job->options[i];
+    for (size_t i = 0; i < num_include_options; i++)
+        options[count++] = include_options[i];
+    int status = nvrtc->compile(program, (int) count, options);
+    free(options);
+    return status;
+}
+
+void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
+                      const char *const *include_options, size_t num_include_options,
+                      struct jc_job_answer *answer)
+{
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    *answer = (struct jc_job_answer){0};
+
+    int status;
+    nvrtc_program program = create_program(nvrtc, job, &status);
+    if (status == 0) {
+        status = compile(nvrtc, program, job, include_options, num_include_options);
+        answer->log = read_log(nvrtc, program);
+    }
+    if (status == 0)
+        take_code(nvrtc, program, job->entry, answer);
+    else if (status == NVRTC_OUT_OF_MEMORY)
+        fail_answer(answer, JC_ERROR_OUT_OF_MEMORY, "out of memory in NVRTC");
+    else
+        fail_answer(answer, JC_ERROR_COMPILE, "%s", nvrtc->error_string(status));
+    if (program)
+        nvrtc->destroy(&program);
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    answer->elapsed_ns = (uint64_t) (end.tv_sec - start.tv_sec) * UINT64_C(1000000000)
+        + (uint64_t) end.tv_nsec - (uint64_t) start.tv_nsec;
+}

@@ -1,0 +1,389 @@
+#include "unit.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/report.h"
+
+// How the tail asks what a kernel takes. It needs no header and C++11 alone, and is defined ahead
+// of the source, where no macro of the author's can reach it. A float of 8 or 16 bits may be any
+// class of that size, or the unsigned integer that it is stored as; a pointer to a vector of the
+// declared element, such as float4, will do, and so will one to void.
+static const char signature_check[] =
+    "namespace jitcache_unit {\n"
+    "template <bool B> struct boolean { static constexpr bool value = B; };\n"
+    "template <class T, class U> struct same : boolean<false> {};\n"
+    "template <class T> struct same<T, T> : boolean<true> {};\n"
+    "template <class T> struct plain : boolean<false> { using type = T; };\n"
+    "template <class T> struct plain<const T> : boolean<true> { using type = T; };\n"
+    "template <class T> struct plain<volatile T> : plain<T> {};\n"
+    "template <class T> struct plain<const volatile T> : plain<const T> {};\n"
+    "template <class T, class... L> struct among : boolean<false> {};\n"
+    "template <class T, class U, class... L> struct among<T, U, L...>\n"
+    "    : boolean<same<T, U>::value || among<T, L...>::value> {};\n"
+    "template <class T> struct is_signed : among<T, signed char, short, int, long, long long> {};\n"
+    "template <class T> struct is_unsigned : among<T, unsigned char, unsigned short, unsigned,\n"
+    "    unsigned long, unsigned long long, char16_t, char32_t> {};\n"
+    "template <class T> struct is_class : boolean<__is_class(T) || __is_union(T)> {};\n"
+    "template <unsigned N, bool S> struct integer {\n"
+    "    template <class T> struct takes : boolean<sizeof(T) == N && (__is_enum(T)\n"
+    "        || same<T, char>::value || (S ? is_signed<T>::value : is_unsigned<T>::value))> {};\n"
+    "};\n"
+    "template <unsigned N> struct real {\n"
+    "    template <class T> struct takes : boolean<sizeof(T) == N\n"
+    "        && among<T, float, double>::value> {};\n"
+    "};\n"
+    "template <unsigned N> struct small_real {\n"
+    "    template <class T> struct takes : boolean<sizeof(T) == N && !is_signed<T>::value\n"
+    "        && !same<T, bool>::value && !__is_enum(T)> {};\n"
+    "};\n"
+    "struct truth { template <class T> struct takes : same<T, bool> {}; };\n"
+    "template <unsigned N> struct bytes {\n"
+    "    template <class T> struct takes : boolean<sizeof(T) == N> {};\n"
+    "};\n"
+    "struct anything { template <class T> struct takes : boolean<true> {}; };\n"
+    "template <class E, unsigned N, class T, bool = is_class<T>::value> struct element\n"
+    "    : E::template takes<T> {};\n"
+    "template <class E, unsigned N, class T> struct element<E, N, T, true>\n"
+    "    : boolean<sizeof(T) % N == 0> {};\n"
+    "template <unsigned N, class T> struct element<anything, N, T, true> : boolean<true> {};\n"
+    "template <class E, unsigned N> struct element<E, N, void, false> : boolean<true> {};\n"
+    "template <unsigned N> struct element<anything, N, void, false> : boolean<true> {};\n"
+    "template <class E, unsigned N, bool C> struct pointer {\n"
+    "    template <class T, class = void> struct takes : boolean<false> {};\n"
+    "    template <class T, class D> struct takes<T *, D> : boolean<plain<T>::value == C\n"
+    "        && element<E, N, typename plain<T>::type>::value> {};\n"
+    "};\n"
+    "template <unsigned I, class D, class... A> struct nth : boolean<true> {};\n"
+    "template <class D, class T, class... A> struct nth<0, D, T, A...>\n"
+    "    : boolean<D::template takes<typename plain<T>::type>::value> {};\n"
+    "template <unsigned I, class D, class T, class... A> struct nth<I, D, T, A...>\n"
+    "    : nth<I - 1, D, A...> {};\n"
+    "template <class F> struct kernel;\n"
+    "template <class... A> struct kernel<void (*)(A...)> {\n"
+    "    static constexpr unsigned count = sizeof...(A);\n"
+    "    template <unsigned I, class D> struct takes : nth<I, D, A...> {};\n"
+    "};\n"
+    "#ifdef __cpp_noexcept_function_type\n"
+    "template <class... A> struct kernel<void (*)(A...) noexcept> : kernel<void (*)(A...)> {};\n"
+    "#endif\n"
+    "}\n";
+
+// --- the entry point and the options -------------------------------------------------------------
+
+static const struct jc_parameter *find_parameter(const struct jc_template *tmpl, const char *name,
+                                                 size_t size, size_t *index)
+{
+    for (*index = 0; *index < tmpl->num_parameters; ++*index) {
+        const struct jc_parameter *parameter = &tmpl->parameters[*index];
+        if (strlen(parameter->name) == size && memcmp(parameter->name, name, size) == 0)
+            return parameter;
+    }
+    return NULL;
+}
+
+// The name expression with its braces filled in, or the kernel's name. A bool is spelled as C++
+// wants it: 1 would be a narrowing conversion.
+static enum jc_result append_entry(struct jc_buffer *out, const struct jc_specialization *of,
+                                   struct jc_error *error)
+{
+    const struct jc_template *tmpl = of->tmpl;
+    const char *at = tmpl->name_expression ? tmpl->name_expression : tmpl->name;
+    while (*at) {
+        const char *open = strchrnul(at, '{');
+        jc_buffer_append(out, at, (size_t) (open - at));
+        if (!*open)
+            break;
+        const char *close = strchrnul(open, '}');
+        size_t index;
+        const struct jc_parameter *parameter =
+            find_parameter(tmpl, open + 1, (size_t) (close - open) - 1, &index);
+        if (!parameter)
+            return jc_fail(error, JC_ERROR_TEMPLATE, "%s: name_expression '%s': '%.*s' is not a"
+                           " parameter", tmpl->base_name, tmpl->name_expression,
+                           (int) (close - open - 1), open + 1);
+        const char *value = of->parameters[index];
+        if (parameter->kind == JC_PARAMETER_BOOL)
+            value = jc_parameter_number(parameter, value) ? "true" : "false";
+        jc_buffer_string(out, value);
+        at = *close ? close + 1 : close;
+    }
+    return JC_OK;
+}
+
+static bool names_standard(const char *option)
+{
+    return strncmp(option, "--std", 5) == 0 || strncmp(option, "-std", 4) == 0;
+}
+
+// Calls `each` for every option but -arch and -I, in the order in which they are given and hashed.
+static void visit_options(const struct jc_unit *unit, void (*each)(void *user, const char *option),
+                          void *user)
+{
+    const struct jc_template *tmpl = unit->specialization->tmpl;
+    bool standard = false;
+    for (size_t i = 0; i < tmpl->num_options; i++)
+        standard = standard || names_standard(tmpl->options[i]);
+    if (!standard)
+        each(user, "--std=c++17");
+    // Names of internal symbols are otherwise drawn at random, and no two cubins the same.
+    if (unit->toolchain->random_seed)
+        each(user, "--frandom-seed=jitcache");
+    if (unit->toolchain->resource_usage)
+        each(user, "--ptxas-options=-v");
+    for (size_t i = 0; i < tmpl->num_options; i++)
+        each(user, tmpl->options[i]);
+}
+
+// --- the key -------------------------------------------------------------------------------------
+
+static void print_option(void *out, const char *option)
+{
+    jc_buffer_print(out, "option=%s\n", option);
+}
+
+static enum jc_result append_text(struct jc_unit *unit, struct jc_buffer *out,
+                                  struct jc_error *error)
+{
+    const struct jc_template *tmpl = unit->specialization->tmpl;
+    const struct jc_toolchain *toolchain = unit->toolchain;
+    jc_buffer_print(out, "jitcache=1\nnvrtc=%d.%d\nbuild=%s\n", toolchain->major, toolchain->minor,
+                    toolchain->build);
+    if (toolchain->append_flags[0])
+        jc_buffer_print(out, "append_flags=%s\n", toolchain->append_flags);
+    jc_buffer_print(out, "arch=%s\n", unit->arch);
+    visit_options(unit, print_option, out);
+
+    jc_buffer_string(out, "entry=");
+    enum jc_result result = append_entry(out, unit->specialization, error);
+    if (result != JC_OK)
+        return result;
+    jc_buffer_string(out, "\narguments=");
+    for (size_t i = 0; i < tmpl->num_arguments; i++)
+        jc_buffer_print(out, "%s%s", i ? "," : "", tmpl->arguments[i].type_name);
+    jc_buffer_string(out, "\n");
+
+    char *specialization = jc_specialization_text(unit->specialization);
+    if (!specialization)
+        return jc_fail_memory(error);
+    jc_buffer_string(out, specialization);
+    free(specialization);
+    jc_buffer_print(out, "closure=%s\nsource=", unit->closure->digest);
+    jc_buffer_append(out, tmpl->source, tmpl->source_size);
+    return out->failed ? jc_fail_memory(error) : JC_OK;
+}
+
+enum jc_result jc_unit_init(struct jc_unit *unit, const struct jc_specialization *specialization,
+                            const struct jc_toolchain *toolchain, const struct jc_closure *closure,
+                            const char *arch, struct jc_error *error)
+{
+    *unit = (struct jc_unit){
+        .specialization = specialization, .toolchain = toolchain, .closure = closure};
+    memcpy(unit->arch, arch, strlen(arch) + 1);
+    struct jc_buffer text = {0};
+    enum jc_result result = append_text(unit, &text, error);
+    if (result != JC_OK) {
+        jc_buffer_finish(&text);
+        *unit = (struct jc_unit){0};
+        return result;
+    }
+    unit->text_size = text.size;
+    unit->text = jc_buffer_take(&text);
+    unit->key = jc_key_of(unit->text, unit->text_size);
+    return JC_OK;
+}
+
+// --- the source ----------------------------------------------------------------------------------
+
+static void print_parameter(struct jc_buffer *out, const struct jc_parameter *parameter,
+                            const char *value)
+{
+    if (parameter->kind == JC_PARAMETER_TYPE) {
+        jc_buffer_print(out, "#define JC_PARAM_%s %s\n", parameter->name, value);
+        return;
+    }
+    int64_t number = jc_parameter_number(parameter, value);
+    // The smallest number has no literal of its own.
+    if (number == INT64_MIN)
+        jc_buffer_print(out, "#define JC_PARAM_%s (-%" PRId64 " - 1)\n", parameter->name,
+                        INT64_MAX);
+    else
+        jc_buffer_print(out, number < 0 ? "#define JC_PARAM_%s (%" PRId64 ")\n"
+                                        : "#define JC_PARAM_%s %" PRId64 "\n",
+                        parameter->name, number);
+    if (parameter->kind == JC_PARAMETER_ENUM) {
+        for (size_t i = 0; i < parameter->num_values; i++)
+            jc_buffer_print(out, "#define JC_VALUE_%s_%s %zu\n", parameter->name,
+                            parameter->values[i], i);
+    }
+}
+
+// A fact is told to the optimiser alone: nothing may come to need it as a constant.
+static void print_fact(struct jc_buffer *out, const char *name, const struct jc_facet *facet)
+{
+    jc_buffer_print(out, "#define JC_FACT_%s ", name);
+    switch (facet->kind) {
+    case JC_FACET_NONE:
+        jc_buffer_string(out, "((void) 0)");
+        break;
+    case JC_FACET_VALUE:
+        jc_buffer_print(out, "__builtin_assume((%s) == %" PRId64 ")", name, facet->n);
+        break;
+    case JC_FACET_ONE:
+        jc_buffer_print(out, "__builtin_assume((%s) == 1)", name);
+        break;
+    case JC_FACET_DIV:
+        jc_buffer_print(out, "__builtin_assume((%s) %% %" PRId64 " == 0)", name, facet->n);
+        break;
+    case JC_FACET_ALIGN:
+        jc_buffer_print(out, "__builtin_assume(((unsigned long long) (%s) & %" PRId64 ") == 0)",
+                        name, facet->n - 1);
+        break;
+    case JC_FACET_NULL:
+        jc_buffer_print(out, "__builtin_assume((%s) == nullptr)", name);
+        break;
+    }
+    jc_buffer_string(out, "\n");
+}
+
+static void print_line(struct jc_buffer *out, unsigned line, const char *file)
+{
+    jc_buffer_print(out, "#line %u \"", line ? line : 1);
+    for (; *file; file++)
+        jc_buffer_print(out, *file == '"' || *file == '\\' ? "\\%c" : "%c", *file);
+    jc_buffer_string(out, "\"\n");
+}
+
+// What a value of this class must be, in the words of signature_check.
+static void print_class(struct jc_buffer *out, enum jc_type_class type_class, unsigned bytes,
+                        bool is_signed)
+{
+    switch (type_class) {
+    case JC_CLASS_INTEGER:
+        jc_buffer_print(out, "integer<%u, %s>", bytes, is_signed ? "true" : "false");
+        break;
+    case JC_CLASS_FLOAT:
+        jc_buffer_print(out, bytes < 4 ? "small_real<%u>" : "real<%u>", bytes);
+        break;
+    case JC_CLASS_BOOL:
+        jc_buffer_string(out, "truth");
+        break;
+    case JC_CLASS_BYTES:
+        jc_buffer_print(out, "bytes<%u>", bytes);
+        break;
+    case JC_CLASS_VOID:
+    case JC_CLASS_POINTER:
+        jc_buffer_string(out, "anything");
+        break;
+    }
+}
+
+static void print_type(struct jc_buffer *out, const struct jc_type *type)
+{
+    if (type->type_class != JC_CLASS_POINTER) {
+        jc_buffer_string(out, "jitcache_unit::");
+        print_class(out, type->type_class, type->bytes, type->is_signed);
+        return;
+    }
+    jc_buffer_string(out, "jitcache_unit::pointer<jitcache_unit::");
+    print_class(out, type->element_class, type->element_bytes, type->element_signed);
+    jc_buffer_print(out, ", %u, %s>", type->element_bytes ? type->element_bytes : 1,
+                    type->element_const ? "true" : "false");
+}
+
+static void print_tail(struct jc_buffer *out, const struct jc_template *tmpl, const char *entry)
+{
+    unsigned first = tmpl->num_arguments ? tmpl->arguments[0].line : 1;
+    jc_buffer_string(out, "\n");
+    print_line(out, first, tmpl->line_name);
+    jc_buffer_print(out, "static_assert(jitcache_unit::kernel<decltype(&%s)>::count == %zu,"
+                    " \"jitcache: %zu arguments are declared, the kernel takes another number\""
+                    ");\n",
+                    entry, tmpl->num_arguments, tmpl->num_arguments);
+    for (size_t i = 0; i < tmpl->num_arguments; i++) {
+        const struct jc_argument *argument = &tmpl->arguments[i];
+        print_line(out, argument->line, tmpl->line_name);
+        jc_buffer_print(out, "static_assert(jitcache_unit::kernel<decltype(&%s)>::takes<%zu, ",
+                        entry, i);
+        print_type(out, &argument->type);
+        jc_buffer_print(out, ">::value, \"jitcache: argument %zu '%s' is declared %s, the kernel"
+                        " takes something else\");\n", i + 1, argument->name,
+                        argument->type_name);
+    }
+}
+
+static char *make_source(const struct jc_unit *unit, const char *entry)
+{
+    const struct jc_specialization *of = unit->specialization;
+    const struct jc_template *tmpl = of->tmpl;
+    struct jc_buffer out = {0};
+    jc_buffer_string(&out, "#define JITCACHE 1\n");
+    jc_buffer_string(&out, signature_check);
+    for (size_t i = 0; i < tmpl->num_parameters; i++)
+        print_parameter(&out, &tmpl->parameters[i], of->parameters[i]);
+    for (size_t i = 0; i < tmpl->num_arguments; i++)
+        print_fact(&out, tmpl->arguments[i].name, &of->facets[i]);
+    print_line(&out, 1, tmpl->base_name);
+    jc_buffer_string(&out, unit->closure->source);
+    print_tail(&out, tmpl, entry);
+    return jc_buffer_take(&out);
+}
+
+// --- the job -------------------------------------------------------------------------------------
+
+struct option_list {
+    char **list;
+    size_t count;
+    bool failed;
+};
+
+static void keep_option(void *user, const char *option)
+{
+    struct option_list *options = user;
+    char *copy = strdup(option);
+    options->failed = options->failed || !copy;
+    if (copy)
+        options->list[options->count++] = copy;
+}
+
+static enum jc_result make_options(struct jc_unit *unit, struct jc_error *error)
+{
+    struct option_list options = {
+        .list = calloc(unit->specialization->tmpl->num_options + 4, sizeof(char *))};
+    if (!options.list)
+        return jc_fail_memory(error);
+    char arch[sizeof("-arch=") + JC_ARCH_SIZE] = "-arch=";
+    keep_option(&options, strcat(arch, unit->arch));
+    visit_options(unit, keep_option, &options);
+    unit->job.options = (const char *const *) options.list;
+    unit->job.num_options = options.count;
+    return options.failed ? jc_fail_memory(error) : JC_OK;
+}
+
+enum jc_result jc_unit_write(struct jc_unit *unit, struct jc_error *error)
+{
+    struct jc_buffer entry = {0};
+    enum jc_result result = append_entry(&entry, unit->specialization, error);
+    if (result != JC_OK) {
+        jc_buffer_finish(&entry);
+        return result;
+    }
+    unit->job.file = unit->specialization->tmpl->base_name;
+    unit->job.headers = unit->closure->headers;
+    unit->job.num_headers = unit->closure->num_headers;
+    unit->job.entry = jc_buffer_take(&entry);
+    unit->job.source = unit->job.entry ? make_source(unit, unit->job.entry) : NULL;
+    return unit->job.source ? make_options(unit, error) : jc_fail_memory(error);
+}
+
+void jc_unit_finish(struct jc_unit *unit)
+{
+    free(unit->text);
+    free((char *) (uintptr_t) unit->job.entry);
+    free((char *) (uintptr_t) unit->job.source);
+    for (size_t i = 0; i < unit->job.num_options; i++)
+        free((char *) (uintptr_t) unit->job.options[i]);
+    free((void *) (uintptr_t) unit->job.options);
+    *unit = (struct jc_unit){0};
+}
