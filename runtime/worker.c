@@ -13,7 +13,7 @@
 
 #include "job.h"
 #include "nvrtc.h"
-#include "search.h"
+#include "discovery.h"
 
 #define SOCKET 3
 
@@ -57,7 +57,7 @@ static bool greet(struct worker *worker, const struct jc_message *message)
     const char *origin = jc_reader_string(&reader);
     enum jc_result result = JC_ERROR_WORKER; // of another version: only the answer's head is read
     if (message->version == JC_PROTOCOL_VERSION && !reader.failed && !worker->nvrtc) {
-        result = jc_search(file, origin, &worker->nvrtc, &worker->toolchain, &error);
+        result = jc_toolchain_find(file, origin, &worker->nvrtc, &worker->toolchain, &error);
         if (result == JC_OK && !settle(worker)) {
             result = JC_ERROR_TOOLCHAIN;
             snprintf(error.text, sizeof(error.text), "cannot enter %s: %s",

@@ -1,7 +1,7 @@
 // The search for a toolchain. Only the worker does this: it opens NVRTC.
 
-#ifndef JC_SEARCH_H
-#define JC_SEARCH_H
+#ifndef JC_DISCOVERY_H
+#define JC_DISCOVERY_H
 
 #include "nvrtc.h"
 #include "toolchain.h"
@@ -9,7 +9,7 @@
 // `file` names the library and `origin` says who named it ("JITCACHE_NVRTC"): then it is that one or
 // an error. "" searches: the loader's own way, toolkit folders, Python environments.
 // JC_ERROR_TOOLCHAIN: none; the text says where it was looked for and what to install.
-enum jc_result jc_search(const char *file, const char *origin, struct jc_nvrtc **nvrtc,
-                         struct jc_toolchain *toolchain, struct jc_error *error);
+enum jc_result jc_toolchain_find(const char *file, const char *origin, struct jc_nvrtc **nvrtc,
+                                 struct jc_toolchain *toolchain, struct jc_error *error);
 
 #endif

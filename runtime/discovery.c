@@ -1,4 +1,4 @@
-#include "search.h"
+#include "discovery.h"
 
 #include <glob.h>
 #include <limits.h>
@@ -281,8 +281,8 @@ static bool describe(const struct jc_nvrtc *nvrtc, struct jc_toolchain *toolchai
     return true;
 }
 
-enum jc_result jc_search(const char *file, const char *origin, struct jc_nvrtc **nvrtc,
-                         struct jc_toolchain *toolchain, struct jc_error *error)
+enum jc_result jc_toolchain_find(const char *file, const char *origin, struct jc_nvrtc **nvrtc,
+                                 struct jc_toolchain *toolchain, struct jc_error *error)
 {
     *toolchain = (struct jc_toolchain){0};
     struct search search = {0};
