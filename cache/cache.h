@@ -1,0 +1,167 @@
+// The inside of a cache handle, shared by the files that make it up: cache.c has the public calls,
+// list.c the segments that are read, rotation.c the changes to that list, vet.c what happens after a
+// crash of the machine, fork.c the handler for forks.
+
+#ifndef JC_CACHE_H
+#define JC_CACHE_H
+
+#include "folder.h"
+#include "lock.h"
+#include "report.h"
+#include "segment.h"
+#include "writer.h"
+
+// The byte budget is split into this many segments.
+#define JC_MAX_SEGMENTS 4
+
+// Beside its records, a segment needs room for its trees: a record may be so much smaller than one.
+#define JC_TREE_BYTES ((size_t) 128 << 10)
+
+#define JC_READ_WAIT_NS UINT64_C(100000000)
+#define JC_WRITE_WAIT_NS UINT64_C(2000000000)
+
+// The segments at one time, newest first, base segments last. Never changed, but replaced.
+struct jc_list {
+    atomic_uint refs;
+    atomic_bool stale; // a segment in it cannot be used as it is
+    uint64_t changes;  // jc_locks_changes when it was made
+    unsigned num_writable;
+    unsigned num;
+    struct jc_segment *segments[];
+};
+
+// A record that was hit in the oldest segment and goes down with it unless it is copied.
+struct jc_wanted {
+    uint8_t key[JC_STORED_KEY_BYTES];
+    struct jc_segment *segment;
+};
+#define JC_MAX_WANTED 64
+
+// A file that failed its check and has not been set aside yet.
+struct jc_bad {
+    dev_t dev;
+    ino_t ino;
+    unsigned number;
+};
+#define JC_MAX_BAD 16
+
+struct jc_counters {
+    atomic_uint_fast64_t hits, misses, mismatches, corrupt, expired, read_timeouts, write_timeouts,
+        inserts, duplicates, dropped_writes, rotations;
+};
+
+struct jc_cache {
+    // Constant once it is made.
+    struct jc_folder folder;
+    struct jc_log log;
+    uint64_t max_bytes;
+    size_t segment_bytes;
+    uint8_t boot[16]; // of this machine
+    struct jc_segment **base;
+    unsigned num_base;
+    struct jc_cache *previous, *next; // of the fork handler's list, guarded by its mutex
+
+    struct jc_locks locks;
+    atomic_int state; // enum jc_cache_state
+    _Atomic(const char *) reason;
+    char first_reason[JC_REASON_SIZE]; // written before the handle is given out
+    char disk_reason[JC_REASON_SIZE];  // written once, before `reason` points to it
+
+    // The lock file is to be opened: in the child of a fork, or because it was not there yet.
+    atomic_bool reopen;
+    // The segments were found whole in this boot of the machine.
+    atomic_bool vetted;
+
+    pthread_mutex_t mutex; // guards what follows; held for moments
+    struct jc_list *list;
+    struct jc_wanted wanted[JC_MAX_WANTED];
+    unsigned num_wanted;
+    struct jc_bad bad[JC_MAX_BAD];
+    unsigned num_bad;
+
+    pthread_mutex_t refreshing; // held by the thread that makes a new list
+
+    // Guarded by W.
+    struct jc_writer writer;
+    unsigned first_written; // the lowest number this process has written to; 0: none
+    bool dead_files;        // are to be unlinked when W is free again
+    char notice[JC_REASON_SIZE]; // to be logged then
+
+    struct jc_counters counters;
+};
+
+static inline void jc_count(atomic_uint_fast64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+// --- list.c
+
+// Takes D, shared, and gives the list as it is now. JC_ERROR_TIMEOUT; JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_list_begin(struct jc_cache *cache, uint64_t wait_ns, struct jc_list **list);
+void jc_list_end(struct jc_cache *cache, struct jc_list *list);
+
+// The same for who holds W, and so needs no D. NULL: out of memory. Release it with jc_list_unref.
+struct jc_list *jc_list_current(struct jc_cache *cache);
+void jc_list_unref(struct jc_list *list);
+
+// Looks at the condition of the segments; whatever is wrong is seen to by the next list.
+void jc_list_note_failures(struct jc_cache *cache, struct jc_list *list);
+
+// Notes a file as one that is not to be used.
+void jc_list_add_bad(struct jc_cache *cache, unsigned number, dev_t dev, ino_t ino);
+
+// The numbers of the segments in the folder, highest first, in an array to be freed.
+enum jc_result jc_list_numbers(const struct jc_folder *folder, unsigned **numbers, unsigned *count);
+
+// Opens a segment of the folder.
+enum jc_result jc_list_open_segment(const struct jc_folder *folder, unsigned number,
+                                    struct jc_segment **segment);
+
+// --- rotation.c; all with W held, unless they say otherwise
+
+// Starts the next segment, with room for a record of `incoming` bytes, and drops the oldest if there
+// are too many. 0 or an error of jc_writer.
+int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incoming,
+                     uint64_t deadline_ns);
+
+// Renames every segment out of the list.
+int jc_rotation_clear(struct jc_cache *cache, uint64_t deadline_ns);
+
+// Sets aside the files that were noted as bad.
+int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns);
+
+// Copies records that were hit in the oldest segment to the newest. Drops what does not fit.
+void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint64_t deadline_ns);
+
+// Makes `segment` the one that the cache's writer has open.
+int jc_rotation_open_writer(struct jc_cache *cache, const struct jc_segment *segment,
+                            uint64_t deadline_ns);
+
+// Unlinks what was renamed out of the list. Without any lock.
+void jc_rotation_sweep(const struct jc_folder *folder);
+
+// Notes that a record was hit in the oldest segment. Without any lock.
+void jc_rotation_want(struct jc_cache *cache, struct jc_segment *segment,
+                      const uint8_t key[JC_STORED_KEY_BYTES]);
+
+// --- vet.c
+
+void jc_vet_boot(uint8_t boot[16]);
+
+// Makes sure that the segments are whole if the machine may have crashed since they were written.
+// With W held, or, where nothing can be written, D shared. JC_ERROR_TIMEOUT: not known.
+enum jc_result jc_vet(struct jc_cache *cache);
+
+// Whether this process need not do so, or has done.
+bool jc_vetted(struct jc_cache *cache);
+
+// --- fork.c
+
+void jc_fork_watch(struct jc_cache *cache);
+void jc_fork_unwatch(struct jc_cache *cache);
+
+// Opens the lock file again where that is due. Called first by every public call.
+void jc_fork_reopen(struct jc_cache *cache);
+
+#endif

@@ -1,0 +1,105 @@
+#include "cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+// The one global of the library: what the fork handler has to know. An OFD lock belongs to the open
+// file, which a child shares with its parent, so it would live as long as the child does.
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t mutex; // guards the list
+    struct jc_cache *first;
+} watched = {PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, NULL};
+
+// Before a fork: takes every mutex that is held for moments, so that the child finds what they guard
+// in order. Nobody takes these in another order, or waits while holding one.
+static void prepare(void)
+{
+    pthread_mutex_lock(&watched.mutex);
+    for (struct jc_cache *cache = watched.first; cache; cache = cache->next) {
+        pthread_mutex_lock(&cache->mutex);
+        jc_locks_pause(&cache->locks);
+    }
+}
+
+static void resume_parent(void)
+{
+    for (struct jc_cache *cache = watched.first; cache; cache = cache->next) {
+        jc_locks_resume(&cache->locks);
+        pthread_mutex_unlock(&cache->mutex);
+    }
+    pthread_mutex_unlock(&watched.mutex);
+}
+
+static void resume_child(void)
+{
+    for (struct jc_cache *cache = watched.first; cache; cache = cache->next) {
+        if (cache->locks.fd >= 0)
+            atomic_store_explicit(&cache->reopen, true, memory_order_relaxed);
+        jc_locks_resume(&cache->locks);
+        jc_locks_forked(&cache->locks);
+        pthread_mutex_unlock(&cache->mutex);
+        // A thread of the parent may have been in the middle of these two.
+        pthread_mutex_init(&cache->refreshing, NULL);
+        jc_writer_forget(&cache->writer);
+        cache->first_written = 0;
+    }
+    pthread_mutex_unlock(&watched.mutex);
+}
+
+static void install(void)
+{
+    pthread_atfork(prepare, resume_parent, resume_child);
+}
+
+void jc_fork_watch(struct jc_cache *cache)
+{
+    pthread_once(&watched.once, install);
+    pthread_mutex_lock(&watched.mutex);
+    cache->previous = NULL;
+    cache->next = watched.first;
+    if (cache->next)
+        cache->next->previous = cache;
+    watched.first = cache;
+    pthread_mutex_unlock(&watched.mutex);
+}
+
+void jc_fork_unwatch(struct jc_cache *cache)
+{
+    pthread_mutex_lock(&watched.mutex);
+    if (cache->next)
+        cache->next->previous = cache->previous;
+    if (cache->previous)
+        cache->previous->next = cache->next;
+    else
+        watched.first = cache->next;
+    pthread_mutex_unlock(&watched.mutex);
+}
+
+// With the cache's mutex held: threads of the child may come here together.
+static struct jc_list *reopen(struct jc_cache *cache)
+{
+    bool write = atomic_load_explicit(&cache->state, memory_order_relaxed) == JC_CACHE_READ_WRITE;
+    int fd = jc_folder_file(&cache->folder, JC_LOCK_FILE, write ? O_RDWR : O_RDONLY);
+    if (fd < 0 || jc_locks_open(&cache->locks, fd, write, 0) != JC_OK)
+        return NULL;
+    struct jc_list *list = cache->list;
+    cache->list = NULL;
+    atomic_store_explicit(&cache->reopen, false, memory_order_release);
+    return list;
+}
+
+void jc_fork_reopen(struct jc_cache *cache)
+{
+    // Acquire: pairs with the release of the thread that opened the file.
+    if (!atomic_load_explicit(&cache->reopen, memory_order_acquire))
+        return;
+    struct jc_list *list = NULL;
+    pthread_mutex_lock(&cache->mutex);
+    if (atomic_load_explicit(&cache->reopen, memory_order_relaxed))
+        list = reopen(cache);
+    pthread_mutex_unlock(&cache->mutex);
+    jc_list_unref(list);
+}

@@ -1,0 +1,253 @@
+#include "cache.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void jc_list_unref(struct jc_list *list)
+{
+    if (!list || atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    for (unsigned i = 0; i < list->num; i++)
+        jc_segment_unref(list->segments[i]);
+    free(list);
+}
+
+static struct jc_list *list_ref(struct jc_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    struct jc_list *list = cache->list;
+    if (list)
+        atomic_fetch_add_explicit(&list->refs, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&cache->mutex);
+    return list;
+}
+
+static int highest_first(const void *a, const void *b)
+{
+    unsigned x = *(const unsigned *) a, y = *(const unsigned *) b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+enum jc_result jc_list_numbers(const struct jc_folder *folder, unsigned **numbers, unsigned *count)
+{
+    enum jc_result result = JC_ERROR_IO;
+    unsigned capacity = 0;
+    unsigned number;
+    const struct dirent *entry;
+    *numbers = NULL;
+    *count = 0;
+    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return JC_ERROR_IO;
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return JC_ERROR_IO;
+    }
+    while ((entry = readdir(dir))) {
+        if (!jc_segment_number(entry->d_name, &number))
+            continue;
+        if (*count == capacity) {
+            capacity = capacity ? 2 * capacity : 8;
+            unsigned *more = realloc(*numbers, capacity * sizeof(*more));
+            if (!more) {
+                result = JC_ERROR_OUT_OF_MEMORY;
+                goto close_dir;
+            }
+            *numbers = more;
+        }
+        (*numbers)[(*count)++] = number;
+    }
+    if (*count > 0)
+        qsort(*numbers, *count, sizeof(**numbers), highest_first);
+    result = JC_OK;
+close_dir:
+    closedir(dir);
+    if (result != JC_OK) {
+        free(*numbers);
+        *numbers = NULL;
+        *count = 0;
+    }
+    return result;
+}
+
+void jc_list_add_bad(struct jc_cache *cache, unsigned number, dev_t dev, ino_t ino)
+{
+    bool known = false;
+    pthread_mutex_lock(&cache->mutex);
+    for (unsigned i = 0; i < cache->num_bad && !known; i++)
+        known = cache->bad[i].dev == dev && cache->bad[i].ino == ino;
+    if (!known && cache->num_bad < JC_MAX_BAD)
+        cache->bad[cache->num_bad++] = (struct jc_bad){.dev = dev, .ino = ino, .number = number};
+    pthread_mutex_unlock(&cache->mutex);
+    if (!known)
+        jc_count(&cache->counters.corrupt);
+}
+
+static bool is_bad(struct jc_cache *cache, dev_t dev, ino_t ino)
+{
+    bool bad = false;
+    pthread_mutex_lock(&cache->mutex);
+    for (unsigned i = 0; i < cache->num_bad && !bad; i++)
+        bad = cache->bad[i].dev == dev && cache->bad[i].ino == ino;
+    pthread_mutex_unlock(&cache->mutex);
+    return bad;
+}
+
+void jc_list_note_failures(struct jc_cache *cache, struct jc_list *list)
+{
+    for (unsigned i = 0; i < list->num; i++) {
+        struct jc_segment *segment = list->segments[i];
+        int condition = atomic_load_explicit(&segment->condition, memory_order_relaxed);
+        if (condition == JC_SEGMENT_GOOD || segment->base)
+            continue;
+        if (condition == JC_SEGMENT_BAD)
+            jc_list_add_bad(cache, segment->number, segment->dev, segment->ino);
+        atomic_store_explicit(&list->stale, true, memory_order_relaxed);
+    }
+}
+
+enum jc_result jc_list_open_segment(const struct jc_folder *folder, unsigned number,
+                                    struct jc_segment **segment)
+{
+    char name[JC_SEGMENT_NAME_SIZE];
+    char *path;
+    jc_segment_name(name, number);
+    *segment = NULL;
+    int fd = jc_folder_file(folder, name, O_RDONLY);
+    if (fd < 0)
+        return errno == ENOENT ? JC_ERROR_NOT_FOUND : JC_ERROR_UNSUPPORTED;
+    if (asprintf(&path, "%s/%s", folder->path, name) < 0) {
+        close(fd);
+        return JC_ERROR_OUT_OF_MEMORY;
+    }
+    enum jc_result result = jc_segment_open(fd, path, number, false, segment);
+    free(path);
+    return result;
+}
+
+// The segment of that number from the old list, if it is still the file of that name and in order.
+static struct jc_segment *keep(const struct jc_list *old, const struct stat *stat, unsigned number)
+{
+    for (unsigned i = 0; old && i < old->num_writable; i++) {
+        struct jc_segment *segment = old->segments[i];
+        if (segment->number == number && segment->dev == stat->st_dev &&
+            segment->ino == stat->st_ino &&
+            atomic_load_explicit(&segment->condition, memory_order_relaxed) == JC_SEGMENT_GOOD)
+            return jc_segment_ref(segment);
+    }
+    return NULL;
+}
+
+static enum jc_result add_segment(struct jc_cache *cache, const struct jc_list *old,
+                                  struct jc_list *list, unsigned number)
+{
+    char name[JC_SEGMENT_NAME_SIZE];
+    struct stat stat;
+    jc_segment_name(name, number);
+    if (fstatat(cache->folder.fd, name, &stat, AT_SYMLINK_NOFOLLOW) != 0 ||
+        is_bad(cache, stat.st_dev, stat.st_ino))
+        return JC_OK;
+    struct jc_segment *segment = keep(old, &stat, number);
+    enum jc_result result = JC_OK;
+    if (!segment)
+        result = jc_list_open_segment(&cache->folder, number, &segment);
+    if (segment)
+        list->segments[list->num++] = segment;
+    else if (result == JC_ERROR_CORRUPT)
+        jc_list_add_bad(cache, number, stat.st_dev, stat.st_ino);
+    return result == JC_ERROR_OUT_OF_MEMORY ? result : JC_OK;
+}
+
+// With D or W held, so that the folder stays as it is.
+static struct jc_list *make(struct jc_cache *cache, const struct jc_list *old)
+{
+    unsigned *numbers = NULL;
+    unsigned count = 0;
+    struct jc_list *list =
+        calloc(1, sizeof(*list) + (JC_MAX_SEGMENTS + cache->num_base) * sizeof(*list->segments));
+    if (!list)
+        return NULL;
+    atomic_init(&list->refs, 1);
+    atomic_init(&list->stale, false);
+    list->changes = jc_locks_changes(&cache->locks);
+    // What may be damaged is not looked at before it was vetted.
+    bool usable = cache->folder.fd >= 0 &&
+                  !atomic_load_explicit(&cache->reopen, memory_order_relaxed) && jc_vetted(cache);
+    if (!usable)
+        atomic_init(&list->stale, cache->folder.fd >= 0);
+    else if (jc_list_numbers(&cache->folder, &numbers, &count) == JC_ERROR_OUT_OF_MEMORY)
+        goto unref;
+    for (unsigned i = 0; i < count && list->num < JC_MAX_SEGMENTS; i++) {
+        if (add_segment(cache, old, list, numbers[i]) != JC_OK)
+            goto unref;
+    }
+    list->num_writable = list->num;
+    for (unsigned i = 0; i < cache->num_base; i++)
+        list->segments[list->num++] = jc_segment_ref(cache->base[i]);
+    free(numbers);
+    return list;
+
+unref:
+    free(numbers);
+    jc_list_unref(list);
+    return NULL;
+}
+
+static bool is_fresh(const struct jc_cache *cache, const struct jc_list *list)
+{
+    return list && list->changes == jc_locks_changes(&cache->locks) &&
+           !atomic_load_explicit(&list->stale, memory_order_relaxed);
+}
+
+struct jc_list *jc_list_current(struct jc_cache *cache)
+{
+    struct jc_list *list = list_ref(cache);
+    if (is_fresh(cache, list))
+        return list;
+    jc_list_unref(list);
+
+    pthread_mutex_lock(&cache->refreshing);
+    struct jc_list *old = list_ref(cache);
+    if (is_fresh(cache, old)) { // another thread was faster
+        pthread_mutex_unlock(&cache->refreshing);
+        return old;
+    }
+    list = make(cache, old);
+    if (list) {
+        atomic_fetch_add_explicit(&list->refs, 1, memory_order_relaxed);
+        pthread_mutex_lock(&cache->mutex);
+        struct jc_list *replaced = cache->list;
+        cache->list = list;
+        pthread_mutex_unlock(&cache->mutex);
+        jc_list_unref(replaced);
+    }
+    pthread_mutex_unlock(&cache->refreshing);
+    jc_list_unref(old);
+    return list;
+}
+
+enum jc_result jc_list_begin(struct jc_cache *cache, uint64_t wait_ns, struct jc_list **list)
+{
+    *list = NULL;
+    enum jc_result result = jc_lock_shared(&cache->locks, &cache->locks.data, wait_ns);
+    if (result != JC_OK)
+        return result;
+    *list = jc_list_current(cache);
+    if (*list)
+        return JC_OK;
+    jc_unlock_shared(&cache->locks, &cache->locks.data);
+    return JC_ERROR_OUT_OF_MEMORY;
+}
+
+void jc_list_end(struct jc_cache *cache, struct jc_list *list)
+{
+    jc_unlock_shared(&cache->locks, &cache->locks.data);
+    jc_list_unref(list);
+}

@@ -1,0 +1,77 @@
+// The two locks of a cache folder, and the page that they guard.
+//
+// Both are bytes of one lock file, which is never renamed or unlinked, locked with open file
+// description (OFD) locks: they hold between containers, and the kernel drops them with the process.
+//
+//   W  exclusive: held by the one process that writes
+//   D  shared by readers; exclusive during a commit, and whenever the list of segments changes
+//
+// A writer takes W, writes, takes D, commits. OFD locks do not exclude threads that share a
+// descriptor, so each lock is a gate for the threads of one handle as well. They cannot time out
+// either: waiting is trying again, in steps of 20 us to 1 ms, until a deadline. A holder that was
+// stopped hangs nobody.
+
+#ifndef JC_LOCK_H
+#define JC_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <jitcache/result.h>
+
+struct jc_lock {
+    short byte; // of the lock file
+    pthread_mutex_t mutex; // guards what follows; never held while waiting
+    pthread_cond_t freed;
+    unsigned readers;
+    bool writer;
+    uint64_t shared_since_ns; // when the first of `readers` came
+};
+
+struct jc_locks {
+    int fd;              // -1: there is nothing to lock, since nobody can write
+    bool writable;       // exclusive locks can be had
+    const uint8_t *page; // mapped for as long as the handle lives; NULL while there is none
+    struct jc_lock write; // W
+    struct jc_lock data;  // D
+};
+
+#define JC_LOCK_FILE "jitcache-v1.lock"
+// Reserved for single flight, which locks a byte per key that is being compiled.
+#define JC_FLIGHT_FILE "jitcache-v1.flight"
+#define JC_LOCK_PAGE_BYTES 4096
+
+// Without a file; jc_locks_open gives it one.
+void jc_locks_init(struct jc_locks *locks);
+void jc_locks_finish(struct jc_locks *locks);
+
+// Takes over `fd`, the open lock file, and maps its page, writing it first if it is new: that needs
+// W, for up to `wait_ns`. On failure errno says why; ETIMEDOUT: W was not had; ENODATA: the file has
+// no page and cannot be written.
+enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint64_t wait_ns);
+
+// In the child of a fork. Closes the descriptor, which leaves the parent's locks as they are,
+// where an unlock would take them away.
+void jc_locks_forked(struct jc_locks *locks);
+
+// Around a fork, so that the child finds none of the mutexes locked.
+void jc_locks_pause(struct jc_locks *locks);
+void jc_locks_resume(struct jc_locks *locks);
+
+// Each waits `wait_ns` at most. JC_ERROR_TIMEOUT: another holds it. JC_ERROR_IO: cannot be locked.
+enum jc_result jc_lock_shared(struct jc_locks *locks, struct jc_lock *lock, uint64_t wait_ns);
+enum jc_result jc_lock_exclusive(struct jc_locks *locks, struct jc_lock *lock, uint64_t wait_ns);
+void jc_unlock_shared(struct jc_locks *locks, struct jc_lock *lock);
+void jc_unlock_exclusive(struct jc_locks *locks, struct jc_lock *lock);
+
+// How often the list of segments has changed. Whoever holds D reads a number that stays.
+uint64_t jc_locks_changes(const struct jc_locks *locks);
+
+// Says that the list has changed. With W and D.
+enum jc_result jc_locks_changed(struct jc_locks *locks);
+
+// The boot of this machine in which the segments were last known to be whole. The second with W.
+void jc_locks_boot(const struct jc_locks *locks, uint8_t boot[16]);
+enum jc_result jc_locks_set_boot(struct jc_locks *locks, const uint8_t boot[16]);
+
+#endif

@@ -1,0 +1,464 @@
+#include "cache.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+// Copies go into transactions of about this size: LMDB keeps all of one in memory.
+#define BATCH_BYTES ((size_t) 8 << 20)
+
+// Rotation copies for this long at most, since every writer waits for it.
+#define COPY_NS UINT64_C(500000000)
+
+// "NAME.dead" is on its way out, "NAME.bad" is kept for whoever wants to know what happened to it.
+static void name_with(char name[JC_SEGMENT_NAME_SIZE + 8], unsigned number, const char *end)
+{
+    char plain[JC_SEGMENT_NAME_SIZE];
+    jc_segment_name(plain, number);
+    snprintf(name, JC_SEGMENT_NAME_SIZE + 8, "%s%s", plain, end);
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t length = strlen(name), end_length = strlen(end);
+    return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+// Unlinks what begins like a segment's name and ends in `end`.
+static void unlink_all(const struct jc_folder *folder, const char *end)
+{
+    const struct dirent *entry;
+    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((entry = readdir(dir))) {
+        if (strncmp(entry->d_name, "jitcache-v1.", 12) == 0 && ends_with(entry->d_name, end))
+            unlinkat(folder->fd, entry->d_name, 0);
+    }
+    closedir(dir);
+}
+
+void jc_rotation_sweep(const struct jc_folder *folder)
+{
+    unlink_all(folder, ".mdb.dead");
+}
+
+// Takes D and says that the list changes. In that order: whoever dies after this has at most made
+// others look once more, and whoever renamed first and died would have a list nobody looks at.
+static int begin_change(struct jc_cache *cache, uint64_t deadline_ns)
+{
+    uint64_t now = jc_now_ns();
+    enum jc_result result = jc_lock_exclusive(&cache->locks, &cache->locks.data,
+                                              deadline_ns > now ? deadline_ns - now : 0);
+    if (result != JC_OK)
+        return result == JC_ERROR_TIMEOUT ? ETIMEDOUT : errno;
+    if (jc_locks_changed(&cache->locks) == JC_OK)
+        return 0;
+    int saved = errno ? errno : EIO;
+    jc_unlock_exclusive(&cache->locks, &cache->locks.data);
+    return saved;
+}
+
+static void end_change(struct jc_cache *cache)
+{
+    jc_unlock_exclusive(&cache->locks, &cache->locks.data);
+}
+
+static int rename_segment(struct jc_cache *cache, unsigned number, const char *end)
+{
+    char from[JC_SEGMENT_NAME_SIZE], to[JC_SEGMENT_NAME_SIZE + 8];
+    jc_segment_name(from, number);
+    name_with(to, number, end);
+    int dir = cache->folder.fd;
+    return renameat(dir, from, dir, to) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+int jc_rotation_open_writer(struct jc_cache *cache, const struct jc_segment *segment,
+                            uint64_t deadline_ns)
+{
+    struct jc_writer *writer = &cache->writer;
+    if (writer->env && writer->number == segment->number && writer->ino == segment->ino &&
+        writer->dev == segment->dev)
+        return 0;
+    jc_writer_close(writer);
+    uint64_t now = jc_now_ns();
+    enum jc_result result = jc_lock_exclusive(&cache->locks, &cache->locks.data,
+                                              deadline_ns > now ? deadline_ns - now : 0);
+    if (result != JC_OK)
+        return result == JC_ERROR_TIMEOUT ? ETIMEDOUT : errno;
+    int rc = jc_writer_open(writer, &cache->folder, segment->number, cache->segment_bytes);
+    jc_unlock_exclusive(&cache->locks, &cache->locks.data);
+    return rc;
+}
+
+// --- what is copied before a segment goes
+
+struct copy {
+    struct jc_cache *cache;
+    const struct jc_list *list; // what stays: records that stand there need no copy
+    unsigned num_staying;
+    const struct jc_writer *writer;
+    MDB_txn *txn;
+    size_t in_txn, room;
+    uint64_t deadline_ns; // for copying
+    struct jc_locks *locks; // NULL: nobody else sees the file yet
+    uint64_t commit_deadline_ns;
+    int rc;
+};
+
+static bool stays(struct copy *copy, const uint8_t key[JC_STORED_KEY_BYTES])
+{
+    uint8_t *block;
+    size_t shift, size;
+    for (unsigned i = 0; i < copy->num_staying; i++) {
+        if (jc_segment_read(copy->list->segments[i], key, &block, &shift, &size) == JC_OK) {
+            free(block);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void commit_copies(struct copy *copy)
+{
+    if (!copy->txn)
+        return;
+    if (copy->rc != 0)
+        mdb_txn_abort(copy->txn);
+    else if (copy->locks)
+        copy->rc = jc_writer_commit(copy->txn, copy->locks, copy->commit_deadline_ns);
+    else
+        copy->rc = mdb_txn_commit(copy->txn);
+    copy->txn = NULL;
+    copy->in_txn = 0;
+}
+
+static bool is_live(const uint8_t *bytes, size_t size)
+{
+    struct jc_record record;
+    return jc_record_decode(bytes, size, &record) == JC_OK &&
+           (record.expires_ms == 0 || record.expires_ms > jc_now_unix_ms());
+}
+
+static void copy_record(struct copy *copy, struct jc_segment *from,
+                        const uint8_t key[JC_STORED_KEY_BYTES])
+{
+    uint8_t *block;
+    size_t shift, size;
+    if (copy->rc != 0 || jc_now_ns() > copy->deadline_ns || stays(copy, key) ||
+        jc_segment_read(from, key, &block, &shift, &size) != JC_OK)
+        return;
+    if (size + 4096 <= copy->room && is_live(block + shift, size)) {
+        if (!copy->txn)
+            copy->rc = mdb_txn_begin(copy->writer->env, NULL, 0, &copy->txn);
+        if (copy->rc == 0)
+            copy->rc = jc_writer_put(copy->txn, copy->writer, key, block + shift, size);
+        copy->room -= size + 4096;
+        copy->in_txn += size;
+        if (copy->rc != 0 || copy->in_txn >= BATCH_BYTES)
+            commit_copies(copy);
+    }
+    free(block);
+}
+
+static unsigned take_wanted(struct jc_cache *cache, struct jc_wanted wanted[JC_MAX_WANTED])
+{
+    pthread_mutex_lock(&cache->mutex);
+    unsigned count = cache->num_wanted;
+    memcpy(wanted, cache->wanted, count * sizeof(*wanted));
+    cache->num_wanted = 0;
+    pthread_mutex_unlock(&cache->mutex);
+    return count;
+}
+
+static void copy_wanted(struct copy *copy)
+{
+    struct jc_wanted wanted[JC_MAX_WANTED];
+    unsigned count = take_wanted(copy->cache, wanted);
+    for (unsigned i = 0; i < count; i++) {
+        copy_record(copy, wanted[i].segment, wanted[i].key);
+        jc_segment_unref(wanted[i].segment);
+    }
+}
+
+// Calls `each` for every index entry of a segment, from `kind` on until it answers false.
+static void each_entry(struct jc_segment *segment, enum jc_record_kind kind,
+                       bool (*each)(void *user, const struct jc_cache_entry *entry), void *user)
+{
+    struct jc_cache_entry entries[64];
+    static const struct jc_key highest = {{
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+        0xff}};
+    uint8_t after[JC_STORED_KEY_BYTES];
+    size_t count;
+    jc_stored_key(after, (enum jc_record_kind) (kind - 1), &highest);
+    while ((count = jc_segment_entries(segment, after, entries, 64)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            if (!each(user, &entries[i]))
+                return;
+        }
+        jc_stored_key(after, entries[count - 1].kind, &entries[count - 1].key);
+    }
+}
+
+struct groups {
+    uint64_t *groups;
+    size_t count, capacity;
+    bool failed;
+};
+
+static bool add_group(void *user, const struct jc_cache_entry *entry)
+{
+    struct groups *groups = user;
+    if (entry->kind > JC_RECORD_FAILURE)
+        return false;
+    if (groups->count > 0 && groups->groups[groups->count - 1] == entry->group)
+        return true;
+    if (groups->count == groups->capacity) {
+        size_t capacity = groups->capacity ? 2 * groups->capacity : 256;
+        uint64_t *more = realloc(groups->groups, capacity * sizeof(*more));
+        if (!more) {
+            groups->failed = true;
+            return false;
+        }
+        groups->groups = more;
+        groups->capacity = capacity;
+    }
+    groups->groups[groups->count++] = entry->group;
+    return true;
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+struct pinned {
+    struct copy *copy;
+    struct jc_segment *from;
+    const struct groups *groups;
+};
+
+// A template is pinned as long as there are variants of it, for which it is the name; a toolchain
+// always.
+static bool copy_pinned(void *user, const struct jc_cache_entry *entry)
+{
+    const struct pinned *pinned = user;
+    uint8_t key[JC_STORED_KEY_BYTES];
+    uint64_t group;
+    memcpy(&group, entry->key.bytes, sizeof(group));
+    group = be64toh(group);
+    if (entry->kind == JC_RECORD_TEMPLATE && !pinned->groups->failed &&
+        !(pinned->groups->count > 0 &&
+          bsearch(&group, pinned->groups->groups, pinned->groups->count, sizeof(group),
+                  compare_groups)))
+        return true;
+    jc_stored_key(key, entry->kind, &entry->key);
+    copy_record(pinned->copy, pinned->from, key);
+    return pinned->copy->rc == 0;
+}
+
+static void copy_all_pinned(struct copy *copy, struct jc_segment *from)
+{
+    struct groups groups = {0};
+    for (unsigned i = 0; i < copy->num_staying; i++)
+        each_entry(copy->list->segments[i], JC_RECORD_VARIANT, add_group, &groups);
+    if (groups.count > 0)
+        qsort(groups.groups, groups.count, sizeof(*groups.groups), compare_groups);
+    struct pinned pinned = {.copy = copy, .from = from, .groups = &groups};
+    each_entry(from, JC_RECORD_TEMPLATE, copy_pinned, &pinned);
+    free(groups.groups);
+}
+
+void jc_rotation_want(struct jc_cache *cache, struct jc_segment *segment,
+                      const uint8_t key[JC_STORED_KEY_BYTES])
+{
+    pthread_mutex_lock(&cache->mutex);
+    bool known = cache->num_wanted == JC_MAX_WANTED;
+    for (unsigned i = 0; i < cache->num_wanted && !known; i++)
+        known = memcmp(cache->wanted[i].key, key, JC_STORED_KEY_BYTES) == 0;
+    if (!known) {
+        struct jc_wanted *wanted = &cache->wanted[cache->num_wanted++];
+        memcpy(wanted->key, key, JC_STORED_KEY_BYTES);
+        wanted->segment = jc_segment_ref(segment);
+    }
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint64_t deadline_ns)
+{
+    // The oldest is where the records are, so it is not among those that stay.
+    bool full = list->num_writable == JC_MAX_SEGMENTS;
+    struct copy copy = {
+        .cache = cache,
+        .list = list,
+        .num_staying = full ? list->num_writable - 1 : list->num_writable,
+        .writer = &cache->writer,
+        .room = BATCH_BYTES,
+        .deadline_ns = jc_now_ns() + COPY_NS,
+        .locks = &cache->locks,
+        .commit_deadline_ns = deadline_ns,
+    };
+    copy_wanted(&copy);
+    commit_copies(&copy);
+}
+
+// --- the list
+
+static void copy_survivors(struct jc_cache *cache, const struct jc_list *list,
+                           const struct jc_writer *writer, size_t incoming)
+{
+    // Half of the new segment at most, or the next rotation would come at once.
+    size_t free_bytes = cache->segment_bytes - incoming - JC_TREE_BYTES;
+    size_t half = cache->segment_bytes / 2;
+    struct copy copy = {
+        .cache = cache,
+        .list = list,
+        .num_staying = list->num_writable - 1,
+        .writer = writer,
+        .room = free_bytes < half ? free_bytes : half,
+        .deadline_ns = jc_now_ns() + COPY_NS,
+    };
+    copy_wanted(&copy);
+    copy_all_pinned(&copy, list->segments[list->num_writable - 1]);
+    commit_copies(&copy);
+}
+
+// The segments beyond the newest three go, those included that a killed process left.
+static int rename_oldest(struct jc_cache *cache, unsigned newest)
+{
+    unsigned *numbers;
+    unsigned count;
+    unsigned kept = 0;
+    int rc = 0;
+    if (jc_list_numbers(&cache->folder, &numbers, &count) != JC_OK)
+        return ENOMEM;
+    for (unsigned i = 0; i < count && rc == 0; i++) {
+        if (numbers[i] == newest || ++kept < JC_MAX_SEGMENTS)
+            continue;
+        rc = rename_segment(cache, numbers[i], ".dead");
+        cache->dead_files = true;
+    }
+    free(numbers);
+    return rc;
+}
+
+static unsigned next_number(const struct jc_cache *cache, const struct jc_list *list)
+{
+    unsigned *numbers;
+    unsigned count;
+    unsigned highest = list->num_writable > 0 ? list->segments[0]->number : 0;
+    // A segment that is in the folder and cannot be read is not in the list.
+    if (jc_list_numbers(&cache->folder, &numbers, &count) == JC_OK && count > 0 &&
+        numbers[0] > highest)
+        highest = numbers[0];
+    free(numbers);
+    return highest + 1;
+}
+
+int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incoming,
+                     uint64_t deadline_ns)
+{
+    char new_name[JC_SEGMENT_NAME_SIZE], name[JC_SEGMENT_NAME_SIZE];
+    struct jc_writer next;
+    unsigned number = next_number(cache, list);
+    int dir = cache->folder.fd;
+    // It has a name of its own until it is whole, so nobody sees it being made.
+    int rc = jc_writer_create(&next, &cache->folder, number, cache->segment_bytes, cache->boot);
+    if (rc != 0)
+        return rc;
+    if (list->num_writable == JC_MAX_SEGMENTS)
+        copy_survivors(cache, list, &next, incoming);
+
+    jc_writer_new_name(new_name, number);
+    jc_segment_name(name, number);
+    rc = begin_change(cache, deadline_ns);
+    if (rc != 0)
+        goto unlink_new;
+    rc = renameat(dir, new_name, dir, name) == 0 ? rename_oldest(cache, number) : errno;
+    end_change(cache);
+    if (rc != 0)
+        goto unlink_new;
+    if (list->num_writable > 0)
+        jc_count(&cache->counters.rotations);
+    jc_writer_close(&cache->writer);
+    cache->writer = next;
+    return 0;
+
+unlink_new:
+    unlinkat(dir, new_name, 0);
+    jc_writer_close(&next);
+    return rc;
+}
+
+int jc_rotation_clear(struct jc_cache *cache, uint64_t deadline_ns)
+{
+    unsigned *numbers;
+    unsigned count;
+    if (jc_list_numbers(&cache->folder, &numbers, &count) != JC_OK)
+        return ENOMEM;
+    int rc = begin_change(cache, deadline_ns);
+    if (rc != 0)
+        goto free_numbers;
+    for (unsigned i = 0; i < count && rc == 0; i++)
+        rc = rename_segment(cache, numbers[i], ".dead");
+    end_change(cache);
+    cache->dead_files = true;
+    jc_writer_close(&cache->writer);
+    // W is ours, so a new segment is one that a killed process left.
+    unlink_all(&cache->folder, ".mdb.new");
+    unlink_all(&cache->folder, ".mdb.bad");
+free_numbers:
+    free(numbers);
+    return rc;
+}
+
+int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns)
+{
+    struct jc_bad bad[JC_MAX_BAD];
+    char name[JC_SEGMENT_NAME_SIZE];
+    struct stat stat;
+    pthread_mutex_lock(&cache->mutex);
+    unsigned count = cache->num_bad;
+    memcpy(bad, cache->bad, sizeof(bad));
+    pthread_mutex_unlock(&cache->mutex);
+    if (count == 0)
+        return 0;
+
+    int rc = begin_change(cache, deadline_ns);
+    if (rc != 0)
+        return rc;
+    for (unsigned i = 0; i < count; i++) {
+        jc_segment_name(name, bad[i].number);
+        if (fstatat(cache->folder.fd, name, &stat, AT_SYMLINK_NOFOLLOW) != 0 ||
+            stat.st_dev != bad[i].dev || stat.st_ino != bad[i].ino)
+            continue; // another process was faster
+        unlink_all(&cache->folder, ".mdb.bad"); // one is kept, not a folder full
+        rc = rename_segment(cache, bad[i].number, ".bad");
+        if (rc != 0)
+            break;
+        snprintf(cache->notice, sizeof(cache->notice),
+                 "segment %s failed its check and was set aside as %s.bad in %.200s; its records "
+                 "will be made again", name, name, cache->folder.path);
+    }
+    end_change(cache);
+    if (rc == 0) {
+        pthread_mutex_lock(&cache->mutex);
+        cache->num_bad = 0;
+        pthread_mutex_unlock(&cache->mutex);
+    }
+    return rc;
+}

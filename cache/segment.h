@@ -1,0 +1,83 @@
+// One segment, as it is read: an LMDB file whose main database holds the records and whose database
+// "index" holds what is known of each without reading it.
+
+#ifndef JC_SEGMENT_H
+#define JC_SEGMENT_H
+
+#include <lmdb.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "meta.h"
+#include "record.h"
+
+#define JC_SEGMENT_NAME_SIZE 48
+#define JC_SEGMENT_INDEX "index"
+
+enum jc_segment_condition {
+    JC_SEGMENT_GOOD = 0,
+    JC_SEGMENT_GROWN = 1, // beyond our map: open it again
+    JC_SEGMENT_BAD = 2    // its tree failed; it is not to be used again
+};
+
+struct jc_segment {
+    atomic_uint refs;
+    unsigned number;
+    bool base;
+    dev_t dev;
+    ino_t ino;
+    // What follows is constant, but for the condition: any thread may read.
+    MDB_env *env;
+    MDB_dbi records, index;
+    int fd; // belongs to env
+    uint32_t page_size;
+    const uint8_t *map; // where LMDB mapped the file
+    size_t map_size;
+    uint8_t boot[16]; // in which it was last written without a sync; 0: it is on the disk
+    atomic_int condition;
+};
+
+// "jitcache-v1.NNNN.mdb" and its number.
+void jc_segment_name(char name[JC_SEGMENT_NAME_SIZE], unsigned number);
+bool jc_segment_number(const char *name, unsigned *number);
+
+// What a segment says about itself, stored under kind 0 and a key of zeros.
+#define JC_SEGMENT_HEADER_BYTES 64
+void jc_segment_header_encode(uint8_t bytes[JC_SEGMENT_HEADER_BYTES], unsigned number,
+                              const uint8_t boot[16], uint64_t created_ms);
+enum jc_result jc_segment_header_decode(const void *bytes, size_t size, uint8_t boot[16],
+                                        uint64_t *created_ms);
+extern const uint8_t jc_segment_header_key[JC_STORED_KEY_BYTES];
+
+// Opens the file `fd`, which is at `path`; takes `fd` over. With D held, shared or not, unless
+// nobody can write the file. JC_ERROR_CORRUPT: damaged. JC_ERROR_NOT_FOUND: no longer at `path`.
+// JC_ERROR_LIMIT: no address space. JC_ERROR_UNSUPPORTED: of a kind this process cannot read.
+enum jc_result jc_segment_open(int fd, const char *path, unsigned number, bool base,
+                               struct jc_segment **segment);
+struct jc_segment *jc_segment_ref(struct jc_segment *segment);
+void jc_segment_unref(struct jc_segment *segment);
+
+// Where LMDB mapped the file, worked out from a small value in it. NULL if that cannot be known.
+const uint8_t *jc_segment_map(const void *small_value, const struct jc_meta *meta);
+
+// Copies a record out, its payload at a multiple of 16 and followed by a NUL: it begins at
+// `*block` + `*shift`, and free(*block) releases it. Not checked yet, which needs no lock.
+// With D held. JC_ERROR_NOT_FOUND; JC_ERROR_CORRUPT: this record; JC_ERROR_OUT_OF_MEMORY. Look at
+// the condition after JC_ERROR_NOT_FOUND.
+enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_STORED_KEY_BYTES],
+                               uint8_t **block, size_t *shift, size_t *size);
+
+// Reads up to `max` index entries in the order of their keys, those after `after` or from the first
+// if that is NULL. With D held. Returns how many; 0 at the end, or if the segment is not good.
+size_t jc_segment_entries(struct jc_segment *segment, const uint8_t *after,
+                          struct jc_cache_entry *entries, size_t max);
+
+// The bytes of the file.
+uint64_t jc_segment_bytes(const struct jc_segment *segment);
+
+// Walks both trees from end to end and compares them. It may crash on a damaged file: for a child
+// process.
+bool jc_segment_walk(struct jc_segment *segment);
+
+#endif
