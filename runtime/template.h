@@ -6,49 +6,14 @@
 
 #include <jitcache/template.h>
 
+#include "arena.h"
 #include "expression.h"
-
-enum jc_type_class {
-    JC_CLASS_VOID, // only as what a pointer points to
-    JC_CLASS_INTEGER,
-    JC_CLASS_FLOAT, // f16, bf16, f32, f64, and the 8-bit e4m3 and e5m2
-    JC_CLASS_BOOL,
-    JC_CLASS_POINTER,
-    JC_CLASS_BYTES // a struct passed by value, of which only the size is known
-};
-
-struct jc_type {
-    enum jc_type_class type_class;
-    unsigned bytes; // of the value: 4 for i32, 8 for a pointer
-    bool is_signed; // integers
-    // Of what a pointer points to.
-    enum jc_type_class element_class;
-    unsigned element_bytes; // 0 for void
-    bool element_signed;
-    bool element_const;
-};
-
-enum jc_facet_kind {
-    JC_FACET_NONE = 0,
-    JC_FACET_VALUE, // n is the value
-    JC_FACET_ONE,
-    JC_FACET_DIV,   // n divides it
-    JC_FACET_ALIGN, // the pointer is a multiple of n, a power of two
-    JC_FACET_NULL
-};
-
-struct jc_facet {
-    enum jc_facet_kind kind;
-    int64_t n;
-};
-
-// At most one of each kind but div and align, of which each next n is a multiple of the one before:
-// so of those that hold the most specific one implies the others, and one per argument is enough.
-#define JC_MAX_FACETS 8
+#include "facet.h"
+#include "type.h"
 
 struct jc_argument {
     const char *name;
-    const char *type_name; // as declared
+    const char *type_name; // as declared, in its one spelling: "const bf16*"
     struct jc_type type;
     // As declared, most specific first: value, null, one, then div or align from large to small.
     struct jc_facet facets[JC_MAX_FACETS];
@@ -74,7 +39,7 @@ struct jc_dispatch {
 struct jc_parameter {
     const char *name;
     enum jc_parameter_kind kind;
-    const char *const *values; // enum and type: what is allowed
+    const char *const *values; // canonical; what is allowed, or NULL for anything. Never NULL for enum
     size_t num_values;
     const char *default_value; // canonical or NULL
     const struct jc_dispatch *dispatch;
@@ -83,10 +48,29 @@ struct jc_parameter {
     unsigned line;
 };
 
+// The launch shape. Expressions are NULL where nothing is said: a grid or block of 1, no cluster.
+struct jc_launch {
+    const struct jc_expression *grid[3];
+    const struct jc_expression *block[3];
+    const struct jc_expression *cluster[3]; // all three or none
+    const struct jc_expression *shared, *workspace;
+    bool cooperative, programmatic;
+};
+
+#define JC_MAX_ARGUMENTS 256
+#define JC_MAX_PARAMETERS 64
+#define JC_MAX_VALUES 256
+#define JC_MAX_DISPATCH 64
+#define JC_MAX_OPTIONS 64
+#define JC_MAX_INCLUDE 32
+#define JC_MAX_SOURCE_BYTES ((size_t) 4 << 20)
+
 struct jc_template {
+    struct jc_arena arena; // everything below lives here
     const char *name;
     const char *file;      // as given, or NULL
     const char *base_name; // of the file, or "NAME.cu": what the compiler is told the source is called
+    const char *line_name; // of the file that the `line` fields count in: base_name, or "x.yaml"
     const char *dir;       // for includes; NULL: none
     const char *source;
     size_t source_size;
@@ -101,6 +85,7 @@ struct jc_template {
     size_t num_parameters;
     struct jc_argument *arguments;
     size_t num_arguments;
+    struct jc_launch launch;
     struct jc_description description; // public view, defaults filled in
     // The slots of expressions: arguments first, then parameters; see expression.h.
     // Order in which derived arguments are to be computed, dispatch included: slots.
@@ -117,9 +102,24 @@ int64_t jc_parameter_number(const struct jc_parameter *parameter, const char *te
 enum jc_result jc_parameter_canonical(const struct jc_parameter *parameter, const char *text,
                                       char **canonical, struct jc_error *error);
 
-// Whether a facet of the argument can enter a key at all, `without` being an argument whose
-// do_not_specialize is ignored.
+// Reads a number that fits the argument, an integer or bool: "64", "0x40", "true". NULL on success,
+// otherwise what is wrong and what to write, in `buffer` or static.
+#define JC_ARGUMENT_MESSAGE_SIZE 160
+const char *jc_argument_number(const struct jc_argument *argument, const char *text, size_t length,
+                               int64_t *value, char buffer[JC_ARGUMENT_MESSAGE_SIZE]);
+
+// The same for "1:8192" or one number.
+const char *jc_argument_range(const struct jc_argument *argument, const char *text, int64_t *min,
+                              int64_t *max, char buffer[JC_ARGUMENT_MESSAGE_SIZE]);
+
+// Whether a facet of the argument can enter a key at all. `ignore_annotation`: as if the argument
+// had no do_not_specialize.
 bool jc_argument_facet_active(const struct jc_argument *argument, const struct jc_facet *facet,
                               bool ignore_annotation);
+
+// The most specific active facet that holds for a value (for a pointer: its address), or none. A
+// value facet comes with the value.
+struct jc_facet jc_argument_facet(const struct jc_argument *argument, int64_t value,
+                                  bool ignore_annotation);
 
 #endif
