@@ -135,7 +135,7 @@ json_t *jc_json_text(const char *text)
 void jc_print_json(json_t *value)
 {
     // A failure to write is kept in the stream and told by jc_finish_output.
-    json_dumpf(value, stdout, JSON_INDENT(2));
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(value);
 }

@@ -18,6 +18,7 @@
 
 // A table longer than a screen hides what stands above it.
 #define VARIANTS_SHOWN 32
+#define LINE_COLUMNS 90
 
 enum { OPTION_ALL = JC_OPTION_OWN };
 
@@ -50,6 +51,19 @@ static bool is_without(const struct jc_selection *selection, const char *name)
     return false;
 }
 
+// The source with its front matter, if it has one, turned into a plain comment: it is described by a
+// struct from here on. Allocated.
+static char *undescribed_source(const struct jc_template *tmpl, size_t *size)
+{
+    static const char opening[] = "/*jitcache";
+    const char *source = jc_template_source(tmpl, size);
+    char *copy = jc_copy_text(source, *size);
+    char *front = memmem(copy, *size, opening, strlen(opening));
+    if (front)
+        front[2] = ' ';
+    return copy;
+}
+
 // Plans the template again as if `name` had do_not_specialize: true.
 static size_t count_left(const struct planned *planned, const char *name)
 {
@@ -71,7 +85,7 @@ static size_t count_left(const struct planned *planned, const char *name)
             without[num_without++] = selection->without[i];
 
     size_t source_size, left = SIZE_MAX;
-    const char *source = jc_template_source(tmpl, &source_size);
+    char *source = undescribed_source(tmpl, &source_size);
     struct jc_template *changed = NULL;
     struct jc_plan *plan = NULL;
     if (jc_template_create(jc_template_params(.file = jc_template_file(tmpl), .text = source,
@@ -88,6 +102,7 @@ static size_t count_left(const struct planned *planned, const char *name)
         left = jc_plan_num_reached(plan);
     jc_plan_destroy(&plan);
     jc_template_destroy(&changed);
+    free(source);
     free(without);
     free(arguments);
     return left;
@@ -183,13 +198,12 @@ static bool has_line(const struct jc_plan_variant *variant, const struct jc_line
     return false;
 }
 
-// Finds the lines that all variants reached have, which are no news in any row. One alone has
-// nobody to share with.
+// Finds the lines that all variants reached have, which are no news in any row.
 static void find_shared(struct planned *planned)
 {
     struct jc_lines lines = lines_of(&planned->variants[0]);
     struct jc_line line;
-    while (planned->num_reached > 1 && jc_lines_next(&lines, &line)) {
+    while (jc_lines_next(&lines, &line)) {
         size_t i = 1;
         while (i < planned->num_reached && has_line(&planned->variants[i], &line))
             i++;
@@ -208,20 +222,23 @@ static bool is_shared(const struct planned *planned, const struct jc_line *line)
     return false;
 }
 
-// Appends "name=value" for a parameter, "name: facet" for a facet.
-static void append_line(FILE *text, const struct jc_line *line, bool first)
+// "name=value" for a parameter, "name: facet" for a facet. Allocated.
+static char *spell(const struct jc_line *line)
 {
     bool parameter = line->name[0] == 'p';
     const char *dot = memchr(line->name, '.', line->name_size);
+    char *text;
     assert(dot);
-    fprintf(text, "%s%.*s%s%.*s", first ? "" : ", ",
-            (int) (line->name + line->name_size - dot - 1), dot + 1, parameter ? "=" : ": ",
-            (int) line->value_size, line->value);
+    if (asprintf(&text, "%.*s%s%.*s", (int) (line->name + line->name_size - dot - 1), dot + 1,
+                 parameter ? "=" : ": ", (int) line->value_size, line->value) < 0)
+        return jc_copy_text("", 0);
+    char *printable = jc_printable(text, strlen(text), false);
+    free(text);
+    return printable;
 }
 
-// What sets a variant apart, or (`shared`) what it has in common with all others. Allocated.
-static char *describe(const struct planned *planned, const struct jc_plan_variant *variant,
-                      bool shared)
+// What sets a variant apart from the others. Allocated.
+static char *describe(const struct planned *planned, const struct jc_plan_variant *variant)
 {
     char *text = NULL;
     size_t size;
@@ -230,15 +247,36 @@ static char *describe(const struct planned *planned, const struct jc_plan_varian
         return jc_copy_text("", 0);
     struct jc_lines lines = lines_of(variant);
     struct jc_line line;
-    bool first = true;
+    const char *comma = "";
     while (jc_lines_next(&lines, &line)) {
-        if (is_shared(planned, &line) != shared)
+        if (is_shared(planned, &line))
             continue;
-        append_line(stream, &line, first);
-        first = false;
+        char *spelled = spell(&line);
+        fprintf(stream, "%s%s", comma, spelled);
+        free(spelled);
+        comma = ", ";
     }
     fclose(stream);
     return text ? text : jc_copy_text("", 0);
+}
+
+static void print_shared(const struct planned *planned)
+{
+    size_t column = LINE_COLUMNS;
+    if (planned->num_shared == 0)
+        return;
+    printf("\nCommon to all that calls reach:");
+    for (size_t i = 0; i < planned->num_shared; i++) {
+        bool last = i + 1 == planned->num_shared;
+        char *spelled = spell(&planned->shared[i]);
+        column += jc_columns(spelled) + 2;
+        if (column > LINE_COLUMNS) {
+            printf("\n ");
+            column = jc_columns(spelled) + 4;
+        }
+        printf(" %s%s", spelled, last ? "\n" : ",");
+        free(spelled);
+    }
 }
 
 static char *first_call(const struct jc_plan_variant *variant)
@@ -257,7 +295,7 @@ static char *first_call(const struct jc_plan_variant *variant)
 
 static void print_variants(const struct planned *planned, bool all)
 {
-    static const char *const headings[] = {">#", "FIRST AT", "KNOWN", NULL};
+    static const char *const headings[] = {">#", "FIRST AT", "KNOWS", NULL};
     size_t shown = planned->num_variants;
     if (!all && shown > VARIANTS_SHOWN)
         shown = VARIANTS_SHOWN;
@@ -266,11 +304,11 @@ static void print_variants(const struct planned *planned, bool all)
     for (size_t i = 0; i < shown; i++) {
         const struct jc_plan_variant *variant = &planned->variants[i];
         bool reached = i < planned->num_reached;
-        char *known = describe(planned, variant, false), *first = first_call(variant);
+        char *known = describe(planned, variant), *first = first_call(variant);
         jc_table_add(&table, "%zu", i + 1);
         jc_table_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
         if (reached)
-            jc_table_add(&table, "%s", *known ? known : "nothing more");
+            jc_table_add(&table, "%s", *known ? known : "only what is common");
         else
             jc_table_add(&table, "%s%sno facets", known, *known ? ", " : "");
         free(known);
@@ -309,8 +347,8 @@ static void print_advice(const struct planned *planned)
         size_t left = planned->left[i];
         if (left >= planned->num_reached || strcmp(name, last) == 0)
             continue;
-        printf("%s  do_not_specialize: true on %s%s leaves %zu\n", *last ? "" : "\n", name,
-               is_without(planned->selection, name) ? ", which --without ignores," : "", left);
+        printf("%s  do_not_specialize: true on %s leaves %zu%s\n", *last ? "" : "\n", name, left,
+               is_without(planned->selection, name) ? " (it is there; --without ignores it)" : "");
         last = name;
     }
 }
@@ -327,10 +365,7 @@ static void print_text(struct planned *planned, bool all)
         printf(", the generic one among them");
     printf("\n\n");
     print_variants(planned, all);
-    char *shared = describe(planned, &planned->variants[0], true);
-    if (*shared)
-        printf("\nKnown in every call: %s\n", shared);
-    free(shared);
+    print_shared(planned);
     print_causes(planned);
     print_advice(planned);
 }

@@ -132,9 +132,12 @@ static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_ev
     const char *generic = event->variant->generic ? " generic" : "";
     char duration[JC_UNITS_SIZE];
     jc_progress_clear();
+    size_t size = strlen(event->message);
+    while (size && event->message[size - 1] == '\n')
+        size--;
     if (failed)
-        jc_complain("%s for %s failed: %s%s\n%s", jc_template_name(prewarm->tmpl), event->arch,
-                    *known ? known : "no parameters", generic, event->message);
+        jc_complain("%.*s\nvariant: %s %s %s%s", (int) size, event->message,
+                    jc_template_name(prewarm->tmpl), event->arch, known, generic);
     else
         fprintf(stderr, "%-8s  %s %s %s%s  %s\n", outcome_name(event->outcome),
                 jc_template_name(prewarm->tmpl), event->arch, known, generic,

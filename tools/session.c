@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "memory.h"
 #include "output.h"
@@ -61,15 +62,36 @@ static bool is_absent(const char *dir)
     return dir && lstat(dir, &status) != 0 && errno == ENOENT;
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && strcmp(value, "1") == 0;
+}
+
 static int check_state(struct jc_session *session, enum jc_session_use use)
 {
     const struct jc_cache_info *info = &session->info;
+    if (is_set("JITCACHE_DISABLE"))
+        return jc_complain("the cache is switched off by JITCACHE_DISABLE=1; unset it");
     session->absent = is_absent(info->dir) && info->base_segments == 0;
-    bool will_do = use == JC_SESSION_WRITE ? info->state == JC_CACHE_READ_WRITE
-                                           : info->state != JC_CACHE_DISABLED || session->absent;
-    if (will_do)
+    if (use == JC_SESSION_READ ? info->state != JC_CACHE_DISABLED || session->absent
+                               : info->state == JC_CACHE_READ_WRITE)
         return JC_STATUS_DONE;
+    if (use == JC_SESSION_WRITE && is_set("JITCACHE_READONLY"))
+        return jc_complain("the cache is only read because of JITCACHE_READONLY=1; unset it");
     return jc_complain("%s", *info->reason ? info->reason : "the cache cannot be used");
+}
+
+// A cache that is only looked at was opened to be read, which says nothing of what others can do.
+static const char *name_state(const struct jc_session *session)
+{
+    if (session->absent)
+        return "absent";
+    if (session->info.state == JC_CACHE_READ_WRITE)
+        return "read-write";
+    bool writable = !is_set("JITCACHE_READONLY") && session->info.dir &&
+                    access(session->info.dir, W_OK) == 0;
+    return writable ? "read-write" : "read-only";
 }
 
 int jc_session_open(struct jc_session *session, const struct jc_common *common,
@@ -96,16 +118,10 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
         session->cache = jc_context_cache(session->context);
         jc_cache_info(session->cache, &session->info);
         status = check_state(session, use);
+        session->state = name_state(session);
     }
     release_lines(&held, status == JC_STATUS_DONE && !session->absent);
     return status;
-}
-
-const char *jc_session_state(const struct jc_session *session)
-{
-    if (session->absent)
-        return "absent";
-    return session->info.state == JC_CACHE_READ_WRITE ? "read-write" : "read-only";
 }
 
 void jc_session_close(struct jc_session *session)

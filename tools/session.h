@@ -18,16 +18,14 @@ struct jc_session {
     struct jc_context *context;
     struct jc_cache *cache;
     struct jc_cache_info info;
-    bool absent; // the folder does not exist yet
+    bool absent;       // the folder does not exist yet
+    const char *state; // what programs may do with it: "read-write", "read-only" or "absent"
 };
 
 // `params` may be NULL; of it nvrtc and worker are taken. 0, or the status to end with after
 // telling why.
 int jc_session_open(struct jc_session *session, const struct jc_common *common,
                     enum jc_session_use use, const struct jc_context_params *params);
-
-// Says in one word what can be done with the cache: "read-write", "read-only", "absent".
-const char *jc_session_state(const struct jc_session *session);
 
 // Accepts one that was not opened, or not fully.
 void jc_session_close(struct jc_session *session);

@@ -226,7 +226,7 @@ static void print_time(const char *name, uint64_t ms, bool age)
     char text[64], since[JC_UNITS_SIZE];
     if (!localtime_r(&seconds, &parts) || !strftime(text, sizeof(text), "%F %T", &parts))
         return;
-    printf("%-12s  %s", name, text);
+    printf("%-14s  %s", name, text);
     if (age)
         printf(" (%s)", jc_units_age(jc_now_ms(), ms, since));
     putchar('\n');
@@ -236,7 +236,7 @@ static void print_field(const char *name, size_t name_size, const char *value, s
 {
     char *left = jc_printable(name, name_size, false);
     char *right = jc_printable(value, value_size, false);
-    printf("%-12s  %s\n", left, right);
+    printf("%-14s  %s\n", left, right);
     free(left);
     free(right);
 }
@@ -258,14 +258,14 @@ static void print_text(const struct show *show)
     const char *kernel = jc_catalog_kernel(&show->catalog, show->entry->group);
     char key[JC_KEY_STRING_SIZE], bytes[JC_UNITS_SIZE], payload[JC_UNITS_SIZE];
     jc_key_format(&show->entry->key, key);
-    printf("%-12s  %s\n%-12s  %s\n", "key", key, "kind", jc_kind_name(record->kind));
+    printf("%-14s  %s\n%-14s  %s\n", "key", key, "kind", jc_kind_name(record->kind));
     print_field("kernel", strlen("kernel"), kernel, strlen(kernel));
     if (*show->entry->label)
         print_field("arch", strlen("arch"), show->entry->label, strlen(show->entry->label));
-    printf("%-12s  %s, of which %s payload\n", "size", jc_units_bytes(show->entry->bytes, bytes),
+    printf("%-14s  %s, of which %s payload\n", "size", jc_units_bytes(show->entry->bytes, bytes),
            jc_units_bytes(record->payload_size, payload));
     if (record->cost_ns)
-        printf("%-12s  %s\n", "compile", jc_units_duration(record->cost_ns, bytes));
+        printf("%-14s  %s\n", "compile", jc_units_duration(record->cost_ns, bytes));
     print_time("created", record->created_ms, true);
     if (record->expires_ms)
         print_time("expires", record->expires_ms, false);

@@ -100,9 +100,8 @@ static void print_json(const struct jc_session *session, const struct statistics
     for (size_t i = 0; i < statistics->num_kernels; i++)
         json_array_append_new(kernels, json_of_sums(&statistics->kernels[i]));
     json_t *cache = json_pack(
-        "{s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I}", "dir",
-        info->dir ? jc_json_text(info->dir) : json_null(), "state", jc_session_state(session),
-        "reason", jc_json_text(info->reason), "bytes", (json_int_t) info->bytes, "max_bytes",
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "dir",
+        info->dir ? jc_json_text(info->dir) : json_null(), "state", session->state, "bytes", (json_int_t) info->bytes, "max_bytes",
         (json_int_t) info->max_bytes, "segments", (json_int_t) info->segments, "base_segments",
         (json_int_t) info->base_segments, "records", (json_int_t) statistics->num_records);
     jc_print_json(json_pack("{s:o, s:o, s:o}", "cache", cache, "total",
@@ -145,10 +144,8 @@ static void print_text(const struct jc_session *session, const struct statistics
     char used[JC_UNITS_SIZE], budget[JC_UNITS_SIZE];
     char *dir = jc_printable(info->dir ? info->dir : "none", strlen(info->dir ? info->dir : "none"),
                              false);
-    printf("Cache:   %s (%s)\n", dir, jc_session_state(session));
+    printf("Cache:   %s (%s)\n", dir, session->state);
     free(dir);
-    if (*info->reason && !session->absent)
-        jc_print_indented(stdout, 9, info->reason, strlen(info->reason));
     printf("Budget:  %s of %s (%.1f %%) in %u segment%s", jc_units_bytes(info->bytes, used),
            jc_units_bytes(info->max_bytes, budget),
            info->max_bytes ? 100.0 * (double) info->bytes / (double) info->max_bytes : 0.0,

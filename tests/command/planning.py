@@ -73,7 +73,7 @@ class Planning(harness.Case):
         left = {each["name"]: each["left_without"] for each in causes}
         self.assertEqual(left.get("scale_stride_k"), 1)
         text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_STRIDE).out
-        self.assertRegex(text, r"do_not_specialize: true on scale_stride_k.* leaves 1\n")
+        self.assertRegex(text, r"do_not_specialize: true on scale_stride_k leaves 1\b")
 
     def test_the_table_names_each_variant_and_the_call_that_reaches_it(self):
         text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE).out

@@ -91,8 +91,9 @@ class Prewarming(harness.Case):
         path = self.write("broken.cu", BROKEN)
         words = ["prewarm", path, *ARCH, "--param", "good=0,1"]
         done = self.run_command(*words, status=1)
-        self.assertRegex(done.err, r"jitcache: broken for sm_90a failed: good=0")
-        self.assertRegex(done.err, r"(?m)^    .*broken\.cu.*11.*not this one")
+        self.assertRegex(done.err, r"\Ajitcache: .*broken\.cu: broken for sm_90a does not compile")
+        self.assertRegex(done.err, r"(?m)^    broken\.cu\(11\): .*not this one")
+        self.assertRegex(done.err, r"(?m)^    variant: broken sm_90a good=false")
         report = self.json(*words, status=1)
         self.assertEqual((report["hits"], report["compiled"], report["failed"]),
                          (report["planned"] - len(report["failures"]), 0,

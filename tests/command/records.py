@@ -32,7 +32,7 @@ class Records(harness.Case):
                                                "compile_seconds", "created_ms", "expires_ms"})
         stats = self.json("stats")
         self.assertEqual(set(stats), {"cache", "total", "kernels"})
-        self.assertEqual(set(stats["cache"]), {"dir", "state", "reason", "bytes", "max_bytes",
+        self.assertEqual(set(stats["cache"]), {"dir", "state", "bytes", "max_bytes",
                                                "segments", "base_segments", "records"})
         names = {"variants", "failures", "texts", "archs", "bytes", "compile_seconds", "newest_ms"}
         self.assertEqual(set(stats["total"]), names)
@@ -61,7 +61,7 @@ class Records(harness.Case):
         self.fill()
         key = self.variant()["key"]
         text = self.run_command("show", key[:12]).out
-        for wanted in [key, "variant", "plain_kernel", "sm_90a", "registers     40",
+        for wanted in [key, "variant", "plain_kernel", "sm_90a", "registers       40",
                        "  parameter.n=1\n", "212 ms"]:
             self.assertIn(wanted, text)
         self.assertEqual(self.json("show", key.upper())["metadata"]["registers"], "40")
