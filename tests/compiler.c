@@ -1,0 +1,476 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/compiler.h"
+#include "runtime/resources.h"
+
+static char folder[PATH_MAX];
+static char forward[PATH_MAX]; // the forwarding NVRTC
+static char real_nvrtc[PATH_MAX];
+
+static void in_folder(char path[PATH_MAX], const char *name)
+{
+    assert_true(snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX);
+}
+
+static enum jc_result create(const char *worker, const char *nvrtc, uint64_t timeout_ns,
+                             struct jc_compiler **compiler, struct jc_error *error)
+{
+    const struct jc_compiler_params params = {
+        .worker = worker, .nvrtc = nvrtc, .nvrtc_origin = "the test", .timeout_ns = timeout_ns};
+    error->text[0] = '\0';
+    return jc_compiler_create(&params, compiler, error);
+}
+
+static struct jc_compiler *create_sound(const char *nvrtc, uint64_t timeout_ns)
+{
+    struct jc_compiler *compiler;
+    struct jc_error error;
+    if (create(getenv("JITCACHE_WORKER"), nvrtc, timeout_ns, &compiler, &error) != JC_OK)
+        fail_msg("%s", error.text);
+    return compiler;
+}
+
+#define A_MINUTE UINT64_C(60000000000)
+
+static void submit(struct jc_compiler *compiler, const char *source, void *user)
+{
+    static const char *const options[] = {"-arch=sm_90a", "--ptxas-options=-v"};
+    const struct jc_job job = {.file = "k.cu", .source = source, .entry = "k", .options = options,
+                               .num_options = 2};
+    assert_int_equal(jc_compiler_submit(compiler, &job, user, NULL), JC_OK);
+}
+
+static struct jc_compiler_answer take(struct jc_compiler *compiler)
+{
+    struct jc_compiler_answer answer;
+    while (jc_compiler_take(compiler, &answer) == JC_ERROR_NOT_FOUND) {
+        struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
+        assert_true(poll(&poll_fd, 1, 120000) == 1);
+    }
+    return answer;
+}
+
+static const char kernel[] = "extern \"C\" __global__ void k(int *x) { *x = 1; }\n";
+
+// Compiles `kernel` and checks that it came out well.
+static void compile_kernel(struct jc_compiler *compiler)
+{
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer = take(compiler);
+    if (answer.job.result != JC_OK)
+        fail_msg("%s\n%s", answer.job.text, answer.job.log);
+    assert_true(answer.job.cubin_size > 4);
+    assert_memory_equal(answer.job.cubin, "\177ELF", 4);
+    jc_job_answer_finish(&answer.job);
+}
+
+static void a_kernel_comes_back_as_a_cubin_with_its_symbol(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    int mark;
+    submit(compiler, "template <int N> __global__ void g(int *x) { *x = N; }\n"
+                     "__global__ void k(int *x) { *x = 1; }\n", &mark);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_OK);
+    assert_ptr_equal(answer.user, &mark);
+    assert_string_equal(answer.job.lowered_name, "_Z1kPi");
+    assert_true(answer.job.elapsed_ns > 0);
+    struct jc_resources resources = jc_resources_read(answer.job.log, answer.job.lowered_name);
+    assert_true(resources.registers > 0);
+    assert_int_equal(resources.spill_stores, 0);
+    assert_int_equal(resources.static_shared, 0);
+    jc_job_answer_finish(&answer.job);
+    jc_compiler_destroy(&compiler);
+    assert_null(compiler);
+}
+
+static void jobs_are_done_in_order(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    int marks[5];
+    for (size_t i = 0; i < 5; i++)
+        submit(compiler, i == 2 ? "not C++\n" : kernel, &marks[i]);
+    for (size_t i = 0; i < 5; i++) {
+        struct jc_compiler_answer answer = take(compiler);
+        assert_ptr_equal(answer.user, &marks[i]);
+        assert_int_equal(answer.job.result, i == 2 ? JC_ERROR_COMPILE : JC_OK);
+        assert_int_equal(answer.lasting, i == 2);
+        if (i == 2)
+            assert_non_null(strstr(answer.job.log, "k.cu(1): error"));
+        jc_job_answer_finish(&answer.job);
+    }
+    jc_compiler_destroy(&compiler);
+}
+
+static void jobs_that_nobody_takes_end_with_the_compiler(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    for (size_t i = 0; i < 3; i++)
+        submit(compiler, kernel, NULL);
+    jc_compiler_destroy(&compiler);
+    errno = 0;
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); // no child is left behind
+    assert_int_equal(errno, ECHILD);
+}
+
+static void what_is_no_worker_is_an_error(void **state)
+{
+    (void) state;
+    char missing[PATH_MAX], text[PATH_MAX], other[PATH_MAX];
+    in_folder(missing, "nothing");
+    in_folder(text, "text");
+    snprintf(other, sizeof(other), "%s/tests/other-worker", getenv("JITCACHE_BUILD_ROOT"));
+    FILE *stream = fopen(text, "w");
+    fputs("not a program\n", stream);
+    fclose(stream);
+    chmod(text, 0700);
+    const struct {
+        const char *file, *says;
+    } cases[] = {
+        {missing, "No such file"},
+        {text, "Exec format error"},
+        {folder, "Permission denied"},
+        {"/bin/true", "/bin/true"},
+        {other, "is of version 9.9.9"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct jc_compiler *compiler;
+        struct jc_error error;
+        assert_int_equal(create(cases[i].file, NULL, A_MINUTE, &compiler, &error), JC_ERROR_WORKER);
+        assert_null(compiler);
+        if (!strstr(error.text, cases[i].says) || !strstr(error.text, cases[i].file))
+            fail_msg("%s: %s", cases[i].file, error.text);
+    }
+    unlink(text);
+    errno = 0;
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+static size_t count_lines(const char *path)
+{
+    FILE *stream = fopen(path, "r");
+    size_t lines = 0;
+    for (int c; stream && (c = getc(stream)) != EOF;)
+        lines += c == '\n';
+    if (stream)
+        fclose(stream);
+    return lines;
+}
+
+// Makes the forwarding NVRTC act up; with `once` at the first compile alone.
+static void act(const char *what, bool once, char mark[PATH_MAX], char count[PATH_MAX])
+{
+    char value[PATH_MAX + 16];
+    in_folder(mark, "mark");
+    in_folder(count, "count");
+    unlink(mark);
+    unlink(count);
+    snprintf(value, sizeof(value), "%s%s%s", what, once ? ":" : "", once ? mark : "");
+    setenv("JITCACHE_NVRTC_ACT", value, 1);
+    setenv("JITCACHE_NVRTC_COUNT", count, 1);
+    setenv("JITCACHE_REAL_NVRTC", real_nvrtc, 1);
+}
+
+static void stop_acting(const char *mark, const char *count)
+{
+    unsetenv("JITCACHE_NVRTC_ACT");
+    unsetenv("JITCACHE_NVRTC_COUNT");
+    unsetenv("JITCACHE_REAL_NVRTC");
+    unlink(mark);
+    unlink(count);
+}
+
+static void a_crash_is_tried_once_more(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("abort", true, mark, count);
+    struct jc_compiler *compiler = create_sound(forward, A_MINUTE);
+    compile_kernel(compiler);
+    assert_int_equal(count_lines(count), 2);
+    jc_compiler_destroy(&compiler);
+    stop_acting(mark, count);
+}
+
+static void a_second_crash_is_named_and_the_next_job_is_tried(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("abort", false, mark, count);
+    struct jc_compiler *compiler = create_sound(forward, A_MINUTE);
+    submit(compiler, kernel, NULL);
+    submit(compiler, kernel, NULL);
+    for (int i = 0; i < 2; i++) {
+        struct jc_compiler_answer answer = take(compiler);
+        assert_int_equal(answer.job.result, JC_ERROR_WORKER);
+        assert_true(answer.lasting);
+        if (!strstr(answer.job.text, "signal 6"))
+            fail_msg("%s", answer.job.text);
+        jc_job_answer_finish(&answer.job);
+    }
+    assert_int_equal(count_lines(count), 4);
+    jc_compiler_destroy(&compiler);
+    stop_acting(mark, count);
+}
+
+static void a_crash_is_survived_where_the_program_ignores_its_children(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("abort", true, mark, count);
+    signal(SIGCHLD, SIG_IGN);
+    struct jc_compiler *compiler = create_sound(forward, A_MINUTE);
+    compile_kernel(compiler);
+    jc_compiler_destroy(&compiler);
+    signal(SIGCHLD, SIG_DFL);
+    stop_acting(mark, count);
+}
+
+static void a_compile_that_hangs_is_killed_and_the_next_one_works(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("hang", true, mark, count);
+    struct jc_compiler *compiler = create_sound(forward, UINT64_C(3000000000));
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_ERROR_WORKER);
+    assert_true(answer.lasting);
+    if (!strstr(answer.job.text, "did not finish a compile in 3 s"))
+        fail_msg("%s", answer.job.text);
+    jc_job_answer_finish(&answer.job);
+    compile_kernel(compiler);
+    assert_int_equal(count_lines(count), 2); // the one that hung was not tried again
+    jc_compiler_destroy(&compiler);
+    stop_acting(mark, count);
+}
+
+static void an_internal_error_of_nvrtc_is_a_failed_compile(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("fail", true, mark, count);
+    struct jc_compiler *compiler = create_sound(forward, A_MINUTE);
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_ERROR_COMPILE);
+    assert_non_null(strstr(answer.job.text, "INTERNAL_ERROR"));
+    jc_job_answer_finish(&answer.job);
+    compile_kernel(compiler);
+    jc_compiler_destroy(&compiler);
+    stop_acting(mark, count);
+}
+
+// The worker's process: our only child.
+static pid_t find_worker(void)
+{
+    char path[64];
+    int pid = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+    FILE *stream = fopen(path, "r");
+    if (stream && fscanf(stream, "%d", &pid) != 1)
+        pid = 0;
+    if (stream)
+        fclose(stream);
+    return pid;
+}
+
+static void an_idle_worker_that_is_killed_is_replaced(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    compile_kernel(compiler);
+    pid_t worker = find_worker();
+    if (worker <= 0) {
+        jc_compiler_destroy(&compiler);
+        print_message("skipped: this kernel does not list children\n");
+        skip();
+    }
+    assert_int_equal(getpgid(worker), worker); // Ctrl-C does not reach it
+    kill(worker, SIGKILL);
+    compile_kernel(compiler);
+    assert_true(find_worker() != worker);
+    jc_compiler_destroy(&compiler);
+}
+
+static void a_child_that_closes_its_copy_leaves_the_worker_alone(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    pid_t child = fork();
+    if (child == 0) {
+        bool ours = jc_compiler_is_ours(compiler);
+        jc_compiler_destroy(&compiler);
+        _exit(ours ? 1 : 0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    pid_t before = find_worker();
+    compile_kernel(compiler);
+    assert_int_equal(find_worker(), before);
+    jc_compiler_destroy(&compiler);
+}
+
+static void a_program_without_standard_streams_can_compile(void **state)
+{
+    (void) state;
+    pid_t child = fork();
+    if (child == 0) {
+        close(0);
+        close(1);
+        close(2);
+        struct jc_compiler *compiler;
+        struct jc_error error;
+        if (create(getenv("JITCACHE_WORKER"), NULL, A_MINUTE, &compiler, &error) != JC_OK)
+            _exit(1);
+        static const char *const options[] = {"-arch=sm_90a"};
+        const struct jc_job job = {.file = "k.cu", .source = kernel, .entry = "k",
+                                   .options = options, .num_options = 1};
+        struct jc_compiler_answer answer;
+        if (jc_compiler_submit(compiler, &job, NULL, NULL) != JC_OK)
+            _exit(2);
+        while (jc_compiler_take(compiler, &answer) == JC_ERROR_NOT_FOUND) {
+            struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
+            poll(&poll_fd, 1, -1);
+        }
+        int status = answer.job.result == JC_OK ? 0 : 3;
+        jc_job_answer_finish(&answer.job);
+        jc_compiler_destroy(&compiler);
+        _exit(status);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void the_worker_ends_when_its_program_is_killed(void **state)
+{
+    (void) state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct jc_compiler *compiler;
+        struct jc_error error;
+        close(ends[0]);
+        if (create(getenv("JITCACHE_WORKER"), NULL, A_MINUTE, &compiler, &error) == JC_OK) {
+            pid_t worker = find_worker();
+            ssize_t written = write(ends[1], &worker, sizeof(worker));
+            (void) written;
+        }
+        raise(SIGKILL);
+    }
+    close(ends[1]);
+    pid_t worker = 0;
+    assert_int_equal(read(ends[0], &worker, sizeof(worker)), sizeof(worker));
+    waitpid(child, NULL, 0);
+    close(ends[0]);
+    // It is nobody's child that we could wait for; it sees its socket close and goes.
+    for (int i = 0; i < 1000 && worker > 0 && kill(worker, 0) == 0; i++)
+        poll(NULL, 0, 10);
+    if (worker > 0)
+        assert_int_equal(kill(worker, 0), -1);
+}
+
+static void resources_are_read_for_the_right_function(void **state)
+{
+    (void) state;
+    static const char log[] =
+        "k.cu(3): warning #177-D: variable \"x\" was declared but never referenced\n"
+        "ptxas info    : 18 bytes gmem\n"
+        "ptxas info    : Compiling entry function '_Z1kPfi' for 'sm_90a'\n"
+        "ptxas info    : Function properties for _Z1kPfi\n"
+        "    8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads\n"
+        "ptxas info    : Used 99 registers, used 1 barriers, 2048 bytes smem, 400 bytes cmem[0]\n"
+        "ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90a'\n"
+        "ptxas info    : Function properties for _Z1kPf\n"
+        "ptxas         .     0 bytes stack frame, 4 bytes spill stores, 0 bytes spill loads\n"
+        "ptxas info    : Used 24 registers\n"
+        "ptxas info    : Compile time = 1.000 ms\n";
+    struct jc_resources resources = jc_resources_read(log, "_Z1kPf");
+    assert_int_equal(resources.registers, 24);
+    assert_int_equal(resources.spill_stores, 4);
+    assert_int_equal(resources.spill_loads, 0);
+    assert_int_equal(resources.static_shared, 0);
+    resources = jc_resources_read(log, "_Z1kPfi");
+    assert_int_equal(resources.registers, 99);
+    assert_int_equal(resources.spill_stores, 16);
+    assert_int_equal(resources.static_shared, 2048);
+    assert_int_equal(resources.stack, 8);
+    resources = jc_resources_read("", "k");
+    assert_int_equal(resources.registers, -1);
+
+    struct jc_buffer out = {0};
+    jc_resources_strip(log, &out);
+    assert_string_equal(out.data, "k.cu(3): warning #177-D: variable \"x\" was declared but never"
+                                  " referenced\n");
+    jc_buffer_finish(&out);
+}
+
+static int set_up(void **state)
+{
+    (void) state;
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/jitcache-compiler-XXXXXX", base ? base : P_tmpdir);
+    snprintf(forward, sizeof(forward), "%s/tests/libforward-nvrtc.so",
+             getenv("JITCACHE_BUILD_ROOT"));
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void) state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    struct jc_compiler *compiler;
+    struct jc_error error;
+    if (create(getenv("JITCACHE_WORKER"), NULL, A_MINUTE, &compiler, &error)
+        == JC_ERROR_TOOLCHAIN) {
+        fprintf(stderr, "skipped: %s\n", error.text);
+        return 77;
+    }
+    if (compiler)
+        snprintf(real_nvrtc, sizeof(real_nvrtc), "%s", jc_compiler_toolchain(compiler)->nvrtc);
+    jc_compiler_destroy(&compiler);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_comes_back_as_a_cubin_with_its_symbol),
+        cmocka_unit_test(jobs_are_done_in_order),
+        cmocka_unit_test(jobs_that_nobody_takes_end_with_the_compiler),
+        cmocka_unit_test(what_is_no_worker_is_an_error),
+        cmocka_unit_test(a_crash_is_tried_once_more),
+        cmocka_unit_test(a_second_crash_is_named_and_the_next_job_is_tried),
+        cmocka_unit_test(a_crash_is_survived_where_the_program_ignores_its_children),
+        cmocka_unit_test(a_compile_that_hangs_is_killed_and_the_next_one_works),
+        cmocka_unit_test(an_internal_error_of_nvrtc_is_a_failed_compile),
+        cmocka_unit_test(an_idle_worker_that_is_killed_is_replaced),
+        cmocka_unit_test(a_child_that_closes_its_copy_leaves_the_worker_alone),
+        cmocka_unit_test(a_program_without_standard_streams_can_compile),
+        cmocka_unit_test(the_worker_ends_when_its_program_is_killed),
+        cmocka_unit_test(resources_are_read_for_the_right_function),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

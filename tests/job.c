@@ -1,0 +1,225 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/job.h"
+
+static const struct jc_job_header two_headers[] = {
+    {.name = "a.h", .text = "#define A 1\n", .size = 12},
+    {.name = "b/b.h", .text = "", .size = 0},
+};
+
+static const char *const two_options[] = {"-arch=sm_90a", "--std=c++17"};
+
+static const struct jc_job example = {
+    .file = "k.cu",
+    .source = "__global__ void k() {}\n",
+    .entry = "k",
+    .options = two_options,
+    .num_options = 2,
+    .headers = two_headers,
+    .num_headers = 2,
+};
+
+static void a_job_survives_the_way(void **state)
+{
+    (void) state;
+    struct jc_buffer content = {0};
+    jc_job_encode(&example, &content);
+    assert_false(content.failed);
+    struct jc_job job;
+    assert_int_equal(jc_job_decode(content.data, content.size, &job), JC_OK);
+    assert_string_equal(job.file, example.file);
+    assert_string_equal(job.source, example.source);
+    assert_string_equal(job.entry, example.entry);
+    assert_int_equal(job.num_options, 2);
+    assert_string_equal(job.options[1], two_options[1]);
+    assert_int_equal(job.num_headers, 2);
+    assert_string_equal(job.headers[0].text, two_headers[0].text);
+    assert_int_equal(job.headers[0].size, 12);
+    assert_string_equal(job.headers[1].name, "b/b.h");
+    jc_job_decoded_finish(&job);
+    jc_buffer_finish(&content);
+}
+
+static void a_job_cut_short_anywhere_is_refused(void **state)
+{
+    (void) state;
+    struct jc_buffer content = {0};
+    jc_job_encode(&example, &content);
+    for (size_t size = 0; size < content.size; size++) {
+        // A copy of that very size, so that a sanitizer sees a read past it.
+        char *cut = malloc(size + !size);
+        memcpy(cut, content.data, size);
+        struct jc_job job;
+        assert_int_equal(jc_job_decode(cut, size, &job), JC_ERROR_CORRUPT);
+        free(cut);
+    }
+    struct jc_job job;
+    jc_buffer_u32(&content, 0);
+    assert_int_equal(jc_job_decode(content.data, content.size, &job), JC_ERROR_CORRUPT);
+    jc_buffer_finish(&content);
+}
+
+static void counts_and_lengths_that_lie_are_refused(void **state)
+{
+    (void) state;
+    struct jc_buffer content = {0};
+    jc_job_encode(&example, &content);
+    // Every 32-bit word in turn becomes the largest number: lengths and counts are among them.
+    for (size_t at = 0; at + 4 <= content.size; at++) {
+        char *lie = malloc(content.size);
+        memcpy(lie, content.data, content.size);
+        memset(lie + at, 0xff, 4);
+        struct jc_job job;
+        if (jc_job_decode(lie, content.size, &job) == JC_OK)
+            jc_job_decoded_finish(&job); // it hit a text: a different job, but a sound one
+        free(lie);
+    }
+    char count_alone[] = "\1\0\0\0\0\1\0\0\0\0\1\0\0\0\0\xff\xff\xff\x7f";
+    struct jc_job job;
+    assert_int_equal(jc_job_decode(count_alone, 19, &job), JC_ERROR_CORRUPT);
+    jc_buffer_finish(&content);
+}
+
+static void a_string_with_a_nul_inside_is_refused(void **state)
+{
+    (void) state;
+    struct jc_reader inside = {.at = "\4\0\0\0a\0b\0", .left = 8};
+    assert_string_equal(jc_reader_string(&inside), "");
+    assert_true(inside.failed);
+    struct jc_reader open_end = {.at = "\2\0\0\0ab", .left = 6};
+    jc_reader_string(&open_end);
+    assert_true(open_end.failed);
+    struct jc_reader sound = {.at = "\3\0\0\0ab\0", .left = 7};
+    assert_string_equal(jc_reader_string(&sound), "ab");
+    assert_false(sound.failed);
+}
+
+static void an_answer_survives_the_way(void **state)
+{
+    (void) state;
+    char text[] = "", name[] = "_Z1kv", log[] = "a log", cubin[] = "\177ELF";
+    const struct jc_job_answer given = {.result = JC_OK, .text = text, .lowered_name = name,
+        .log = log, .cubin = cubin, .cubin_size = sizeof(cubin), .elapsed_ns = 12345678901};
+    struct jc_buffer content = {0};
+    jc_job_answer_encode(&given, &content);
+    struct jc_job_answer answer;
+    assert_int_equal(jc_job_answer_decode(content.data, content.size, &answer), JC_OK);
+    assert_int_equal(answer.result, JC_OK);
+    assert_string_equal(answer.lowered_name, name);
+    assert_string_equal(answer.log, log);
+    assert_int_equal(answer.cubin_size, sizeof(cubin));
+    assert_memory_equal(answer.cubin, cubin, sizeof(cubin));
+    assert_true(answer.elapsed_ns == given.elapsed_ns);
+    jc_job_answer_finish(&answer);
+    for (size_t size = 0; size < content.size; size++)
+        assert_int_equal(jc_job_answer_decode(content.data, size, &answer), JC_ERROR_CORRUPT);
+    jc_buffer_finish(&content);
+}
+
+static void success_without_a_cubin_is_refused(void **state)
+{
+    (void) state;
+    const struct jc_job_answer given = {.result = JC_OK};
+    struct jc_buffer content = {0};
+    jc_job_answer_encode(&given, &content);
+    struct jc_job_answer answer;
+    assert_int_equal(jc_job_answer_decode(content.data, content.size, &answer), JC_ERROR_CORRUPT);
+    jc_buffer_finish(&content);
+}
+
+static void make_sockets(int sockets[2])
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+}
+
+static void a_large_message_arrives_whole(void **state)
+{
+    (void) state;
+    int sockets[2];
+    make_sockets(sockets);
+    struct jc_buffer content = {0};
+    for (uint64_t i = 0; i < 1 << 20; i++)
+        jc_buffer_u64(&content, i * i);
+    struct jc_error error;
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_COMPILE, 7, &content, &error), JC_OK);
+    struct jc_message message;
+    assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_OK);
+    assert_int_equal(message.type, JC_MESSAGE_COMPILE);
+    assert_int_equal(message.version, JC_PROTOCOL_VERSION);
+    assert_int_equal(message.id, 7);
+    assert_int_equal(message.size, content.size);
+    assert_memory_equal(message.data, content.data, content.size);
+    free(message.data);
+    jc_buffer_finish(&content);
+    close(sockets[0]);
+    assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_ERROR_WORKER);
+    close(sockets[1]);
+}
+
+static void what_is_no_message_is_refused(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *bytes;
+        size_t size;
+    } packets[] = {
+        {"hello", 5},
+        {"jcw1", 4},
+        {"jcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24}, // whole, but without a memfd
+        {"jcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0x", 25},
+        {"xcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},
+    };
+    for (size_t i = 0; i < sizeof(packets) / sizeof(packets[0]); i++) {
+        int sockets[2];
+        make_sockets(sockets);
+        assert_int_equal(send(sockets[0], packets[i].bytes, packets[i].size, 0), packets[i].size);
+        struct jc_message message;
+        struct jc_error error;
+        assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_ERROR_CORRUPT);
+        assert_null(message.data);
+        close(sockets[0]);
+        close(sockets[1]);
+    }
+}
+
+static void nothing_there_is_no_error(void **state)
+{
+    (void) state;
+    int sockets[2];
+    make_sockets(sockets);
+    fcntl(sockets[1], F_SETFL, O_NONBLOCK);
+    struct jc_message message;
+    assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_ERROR_NOT_FOUND);
+    close(sockets[1]);
+    struct jc_buffer content = {0};
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_HELLO, 0, &content, NULL),
+                     JC_ERROR_WORKER);
+    close(sockets[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_survives_the_way),
+        cmocka_unit_test(a_job_cut_short_anywhere_is_refused),
+        cmocka_unit_test(counts_and_lengths_that_lie_are_refused),
+        cmocka_unit_test(a_string_with_a_nul_inside_is_refused),
+        cmocka_unit_test(an_answer_survives_the_way),
+        cmocka_unit_test(success_without_a_cubin_is_refused),
+        cmocka_unit_test(a_large_message_arrives_whole),
+        cmocka_unit_test(what_is_no_message_is_refused),
+        cmocka_unit_test(nothing_there_is_no_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
