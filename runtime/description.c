@@ -35,9 +35,9 @@ struct field {
 #define FIELDS(table) table, sizeof(table) / sizeof((table)[0])
 
 static enum jc_result refuse_field(struct reader *reader, const struct jc_place *place,
-                                   const struct field *fields, size_t count)
+                                   const char *name, const struct field *fields, size_t count)
 {
-    struct jc_nearest nearest = {.word = place->field};
+    struct jc_nearest nearest = {.word = name};
     char names[512] = "", question[JC_NEAREST_SIZE];
     size_t length = 0;
     for (size_t i = 0; i < count; i++) {
@@ -64,17 +64,15 @@ static enum jc_result read_fields(struct reader *reader, const struct jc_place *
         while (field < fields + count && strcmp(field->name, value->key) != 0)
             field++;
         place.line = value->key_line;
-        place.field = value->key;
+        place.field =
+            prefix ? jc_arena_format(reader->arena, "%s.%s", prefix, value->key) : value->key;
+        if (!place.field)
+            return jc_fail_memory(reader->error);
         if (field == fields + count)
-            return refuse_field(reader, &place, fields, count);
+            return refuse_field(reader, &place, value->key, fields, count);
         if (!field->read)
             return jc_place_fail(reader->lines, &place, reader->error, JC_ERROR_TEMPLATE, "%s",
                                  field->advice);
-        if (prefix) {
-            place.field = jc_arena_format(reader->arena, "%s.%s", prefix, field->name);
-            if (!place.field)
-                return jc_fail_memory(reader->error);
-        }
         enum jc_result result = field->read(reader, &place, value,
                                             (unsigned char *) target + field->offset);
         if (result)

@@ -239,7 +239,7 @@ static enum jc_result refuse_syntax(struct builder *builder, const yaml_parser_t
     }
     place.line += (unsigned) parser->problem_mark.line;
     const char *advice = "check quotes, brackets and indentation";
-    if (strstr(problem, "cannot start any token"))
+    if (strstr(problem, "cannot start any token") || strstr(problem, "tab character"))
         advice = "indent with blanks, not tabs, and put values that begin with a sign in quotes";
     return jc_place_fail(builder->lines, &place, builder->error, JC_ERROR_TEMPLATE,
                          "not valid YAML: %s in column %zu%s%s; %s", problem,
