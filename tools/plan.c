@@ -51,8 +51,8 @@ static bool is_without(const struct jc_selection *selection, const char *name)
     return false;
 }
 
-// The source with its front matter, if it has one, turned into a plain comment: it is described by a
-// struct from here on. Allocated.
+// The source with its front matter, if it has one, turned into a plain comment: it is described by
+// a struct from here on. Allocated.
 static char *undescribed_source(const struct jc_template *tmpl, size_t *size)
 {
     static const char opening[] = "/*jitcache";

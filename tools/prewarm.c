@@ -139,9 +139,9 @@ static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_ev
         jc_complain("%.*s\nvariant: %s %s %s%s", (int) size, event->message,
                     jc_template_name(prewarm->tmpl), event->arch, known, generic);
     else
-        fprintf(stderr, "%-8s  %s %s %s%s  %s\n", outcome_name(event->outcome),
-                jc_template_name(prewarm->tmpl), event->arch, known, generic,
-                event->elapsed_ns ? jc_units_duration(event->elapsed_ns, duration) : "");
+        fprintf(stderr, "%-8s  %6s  %s %s %s%s\n", outcome_name(event->outcome),
+                event->elapsed_ns ? jc_units_duration(event->elapsed_ns, duration) : "",
+                jc_template_name(prewarm->tmpl), event->arch, known, generic);
     free(known);
 }
 
@@ -274,7 +274,9 @@ static int prewarm_all(struct prewarm *prewarm, char *const *files, size_t num_f
         if (one > status)
             status = one;
     }
-    print_total(prewarm);
+    // Where nothing could be done there is nothing to sum up.
+    if (status != JC_STATUS_WRONG_USE || json_array_size(prewarm->files))
+        print_total(prewarm);
     if (!signal_caught)
         return status;
     jc_complain("interrupted; what was compiled until then is in the cache");

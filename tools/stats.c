@@ -99,11 +99,12 @@ static void print_json(const struct jc_session *session, const struct statistics
     json_t *kernels = json_array();
     for (size_t i = 0; i < statistics->num_kernels; i++)
         json_array_append_new(kernels, json_of_sums(&statistics->kernels[i]));
+    json_t *dir = info->dir ? jc_json_text(info->dir) : json_null();
     json_t *cache = json_pack(
-        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "dir",
-        info->dir ? jc_json_text(info->dir) : json_null(), "state", session->state, "bytes", (json_int_t) info->bytes, "max_bytes",
-        (json_int_t) info->max_bytes, "segments", (json_int_t) info->segments, "base_segments",
-        (json_int_t) info->base_segments, "records", (json_int_t) statistics->num_records);
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "dir", dir, "state", session->state, "bytes",
+        (json_int_t) info->bytes, "max_bytes", (json_int_t) info->max_bytes, "segments",
+        (json_int_t) info->segments, "base_segments", (json_int_t) info->base_segments, "records",
+        (json_int_t) statistics->num_records);
     jc_print_json(json_pack("{s:o, s:o, s:o}", "cache", cache, "total",
                             json_of_sums(&statistics->total), "kernels", kernels));
 }

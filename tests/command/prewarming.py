@@ -1,4 +1,5 @@
 """`prewarm` with the real NVRTC and a real cache."""
+import os
 import re
 import signal
 import unittest
@@ -121,9 +122,24 @@ class Prewarming(harness.Case):
             self.assertEqual(self.run_command("show", key, "--source").stdout, source.read())
         self.assertIn("arch=sm_90a\n", self.run_command("show", key, "--key").out)
 
+    def test_a_library_between_us_and_the_compiler_counts_the_same(self):
+        count = self.folder / "count"
+        found = self.run_command("prewarm", SILU, *ARCH, "--check", "-v", status=1).err
+        real = re.search(r"NVRTC \S+ at (\S+),", found)[1]
+        self.env.update(JITCACHE_NVRTC=os.environ["JITCACHE_FORWARD_NVRTC"],
+                        JITCACHE_REAL_NVRTC=real, JITCACHE_NVRTC_COUNT=str(count))
+        words = ["prewarm", SILU, ROPE, *ARCH, "--param", "scale_format=fp32,ue8m0"]
+        compiled = self.json(*words)["compiled"]
+        self.assertGreater(compiled, 0)
+        self.assertEqual(len(count.read_text().splitlines()), compiled)
+        self.assertEqual(self.json(*words)["compiled"], 0)
+        self.run_command(*words, "--check")
+        self.assertEqual(len(count.read_text().splitlines()), compiled)
+
     def test_an_unknown_architecture_is_told(self):
         for arch in ["sm_42", "hopper"]:
-            self.assertIn(arch, self.complaint("prewarm", SILU, "--arch", arch))
+            self.assertIn(arch, self.complaint("prewarm", SILU, ROPE, "--arch", arch))
+            self.assertIn(arch, self.complaint("prewarm", SILU, "--arch", arch, "--json"))
 
     def test_a_compiler_or_worker_that_is_not_there_is_told(self):
         for option in ["--nvrtc", "--worker"]:
