@@ -1,5 +1,7 @@
 """A cache folder that cannot be used is told with the reason; one that is not there is empty."""
+import json
 import os
+import subprocess
 import unittest
 
 import harness
@@ -55,6 +57,38 @@ class Folders(harness.Case):
         self.cache.mkdir(mode=0o700)
         os.chown(self.cache, 12345, 12345)
         self.refused("own")
+
+    def test_a_folder_that_cannot_be_written_is_read_but_not_prewarmed(self):
+        self.fill()
+        self.cache.chmod(0o500)
+        user = {}
+        if os.geteuid() == 0:  # whom no mode keeps out
+            user = {"user": 65534, "group": 65534, "extra_groups": []}
+            for path in [self.folder, self.cache, *self.cache.iterdir()]:
+                os.chown(path, 65534, 65534)
+            if subprocess.run(["test", "-x", harness.COMMAND, "-a", "-r", SILU], **user).returncode:
+                self.skipTest("the tree is not open to other users")
+        stats = self.json("stats", **user)
+        self.assertEqual(stats["total"]["variants"], 2)
+        message = self.complaint(*PREWARM, **user)
+        self.assertIn(str(self.cache), message)
+        self.assertIn("cannot be written", message)
+
+    def test_damage_is_told_and_repaired_by_prewarm(self):
+        self.fill()
+        segment = next(self.cache.glob("*.mdb"))
+        os.truncate(segment, 8192)
+        before = segment.read_bytes()
+        done = subprocess.run([harness.COMMAND, "stats", "--json"], env=self.env,
+                              capture_output=True, text=True, timeout=harness.LIMIT_S)
+        self.assertEqual((done.returncode, json.loads(done.stdout)["total"]["variants"]), (0, 0))
+        self.assertRegex(done.stderr, r"\Ajitcache: warning: .*damaged.*\n\Z")
+        self.assertEqual(segment.read_bytes(), before)
+        done = subprocess.run([harness.COMMAND, *PREWARM], env=self.env, capture_output=True,
+                              text=True, timeout=harness.LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("set aside", done.stderr)
+        self.assertGreater(self.json("stats")["total"]["variants"], 0)
 
     def test_a_cache_that_is_switched_off_is_told(self):
         self.env["JITCACHE_DISABLE"] = "1"
