@@ -120,6 +120,12 @@ enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint
         void *page = mmap(NULL, JC_LOCK_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED)
             goto close_file;
+        // A mapping holds the open file, locks included, as a descriptor does. So a child of a fork
+        // must not have it.
+        if (madvise(page, JC_LOCK_PAGE_BYTES, MADV_DONTFORK) != 0) {
+            munmap(page, JC_LOCK_PAGE_BYTES);
+            goto close_file;
+        }
         madvise(page, JC_LOCK_PAGE_BYTES, MADV_DONTDUMP);
         locks->page = page;
     }
@@ -139,6 +145,7 @@ void jc_locks_forked(struct jc_locks *locks)
     if (locks->fd >= 0)
         close(locks->fd);
     locks->fd = -1;
+    locks->page = NULL; // not mapped here
     // The threads that may have held or awaited these do not exist here.
     lock_init(&locks->write, locks->write.byte);
     lock_init(&locks->data, locks->data.byte);

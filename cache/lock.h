@@ -31,7 +31,7 @@ struct jc_lock {
 struct jc_locks {
     int fd;              // -1: there is nothing to lock, since nobody can write
     bool writable;       // exclusive locks can be had
-    const uint8_t *page; // mapped for as long as the handle lives; NULL while there is none
+    const uint8_t *page; // the mapped start of the file; NULL while there is none
     struct jc_lock write; // W
     struct jc_lock data;  // D
 };
@@ -51,7 +51,7 @@ void jc_locks_finish(struct jc_locks *locks);
 enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint64_t wait_ns);
 
 // In the child of a fork. Closes the descriptor, which leaves the parent's locks as they are,
-// where an unlock would take them away.
+// where an unlock would take them away. What it had mapped is not mapped in the child.
 void jc_locks_forked(struct jc_locks *locks);
 
 // Around a fork, so that the child finds none of the mutexes locked.
