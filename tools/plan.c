@@ -64,11 +64,9 @@ static char *undescribed_source(const struct jc_template *tmpl, size_t *size)
     return copy;
 }
 
-// Plans the template again as if `name` had do_not_specialize: true.
-static size_t count_left(const struct planned *planned, const char *name)
+// The template with do_not_specialize: true on argument `name`; NULL where that does not work out.
+static struct jc_template *annotate(const struct jc_template *tmpl, const char *name)
 {
-    const struct jc_selection *selection = planned->selection;
-    const struct jc_template *tmpl = jc_plan_template(planned->plan);
     struct jc_description description = *jc_template_description(tmpl);
     struct jc_argument_description *arguments =
         jc_allocate(description.num_arguments, sizeof(*arguments));
@@ -78,21 +76,31 @@ static size_t count_left(const struct planned *planned, const char *name)
             arguments[i].do_not_specialize = "true";
     }
     description.arguments = arguments;
+    size_t size;
+    char *source = undescribed_source(tmpl, &size);
+    struct jc_template *annotated = NULL;
+    jc_template_create(jc_template_params(.file = jc_template_file(tmpl), .text = source,
+                                          .text_size = size, .description = &description),
+                       &annotated, NULL);
+    free(source);
+    free(arguments);
+    return annotated;
+}
+
+// How many variants are reached if argument `name` is annotated, whatever --without says of it.
+static size_t count_left(const struct planned *planned, const char *name)
+{
+    const struct jc_selection *selection = planned->selection;
+    struct jc_template *annotated = annotate(jc_plan_template(planned->plan), name);
+    if (!annotated)
+        return SIZE_MAX;
     const char **without = jc_allocate(selection->num_without, sizeof(*without));
-    size_t num_without = 0;
+    size_t num_without = 0, left = SIZE_MAX;
     for (size_t i = 0; i < selection->num_without; i++)
         if (strcmp(selection->without[i], name) != 0)
             without[num_without++] = selection->without[i];
-
-    size_t source_size, left = SIZE_MAX;
-    char *source = undescribed_source(tmpl, &source_size);
-    struct jc_template *changed = NULL;
     struct jc_plan *plan = NULL;
-    if (jc_template_create(jc_template_params(.file = jc_template_file(tmpl), .text = source,
-                                              .text_size = source_size,
-                                              .description = &description),
-                           &changed, NULL) == JC_OK &&
-        jc_plan_create(changed,
+    if (jc_plan_create(annotated,
                        jc_plan_params(.parameters = selection->parameters,
                                       .num_parameters = selection->num_parameters,
                                       .ranges = selection->ranges,
@@ -101,10 +109,8 @@ static size_t count_left(const struct planned *planned, const char *name)
                        &plan, NULL) == JC_OK)
         left = jc_plan_num_reached(plan);
     jc_plan_destroy(&plan);
-    jc_template_destroy(&changed);
-    free(source);
+    jc_template_destroy(&annotated);
     free(without);
-    free(arguments);
     return left;
 }
 
