@@ -77,14 +77,11 @@ static enum jc_result read_all(int fd, const char *file, char *bytes, size_t exp
 static enum jc_result read_file(struct jc_arena *arena, const char *file, size_t max,
                                 const char **bytes, size_t *size, struct jc_error *error)
 {
-    int saved = errno;
     enum jc_result result;
     struct stat status;
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        result = fail_file(error, "open", file);
-        goto restore;
-    }
+    if (fd < 0)
+        return fail_file(error, "open", file);
     if (fstat(fd, &status) < 0) {
         result = fail_file(error, "look at", file);
         goto close_file;
@@ -109,8 +106,6 @@ static enum jc_result read_file(struct jc_arena *arena, const char *file, size_t
     *bytes = buffer;
 close_file:
     close(fd);
-restore:
-    errno = saved;
     return result;
 }
 
@@ -344,14 +339,14 @@ enum jc_result jc_template_create(const struct jc_template_params *params,
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "jc_template_params.size is %zu, smaller than any version of it",
                        params->size);
+    int saved = errno;
     struct loading loading = {.params = params, .error = error};
     loading.tmpl = calloc(1, sizeof(*loading.tmpl));
-    if (!loading.tmpl)
-        return jc_fail_memory(error);
-    enum jc_result result = build(&loading);
+    enum jc_result result = loading.tmpl ? build(&loading) : jc_fail_memory(error);
     if (result)
         jc_template_destroy(&loading.tmpl);
     *tmpl = loading.tmpl;
+    errno = saved;
     return result;
 }
 

@@ -108,9 +108,9 @@ const char *jc_type_parse(const char *text, struct jc_type *type, char name[JC_T
 {
     size_t length = strlen(text);
     trim(&text, &length);
-    if (length > 6 && memcmp(text, "bytes[", 6) == 0)
-        return parse_bytes(text, length, type, name);
     bool pointer = length > 0 && text[length - 1] == '*';
+    if (!pointer && length > 6 && memcmp(text, "bytes[", 6) == 0)
+        return parse_bytes(text, length, type, name);
     if (pointer) {
         length--;
         trim(&text, &length);
