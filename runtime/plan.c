@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -720,9 +721,12 @@ enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_pl
     enum jc_result result = params ? check_params(params, error) : JC_OK;
     if (result)
         return result;
+    int saved = errno;
     struct jc_plan *made = calloc(1, sizeof(*made));
-    if (!made)
+    if (!made) {
+        errno = saved;
         return jc_fail_memory(error);
+    }
     made->tmpl = tmpl;
     struct jc_arena scratch = {0};
     struct planner planner = {.plan = made, .tmpl = tmpl, .error = error, .arena = &scratch};
@@ -731,6 +735,7 @@ enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_pl
     if (result)
         jc_plan_destroy(&made);
     *plan = made;
+    errno = saved;
     return result;
 }
 
