@@ -1,0 +1,408 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/directive.h"
+#include "runtime/include.h"
+
+// --- directives -----------------------------------------------------------------------------------
+
+static void every_include_is_seen_and_nothing_else(void **state)
+{
+    (void) state;
+    // References are written as LINE"name", LINE<name> or LINE? for one that is computed.
+    static const struct {
+        const char *text, *references;
+    } cases[] = {
+        {"#include \"a.h\"\n", "1\"a.h\""},
+        {"#include <a/b.h>\n", "1<a/b.h>"},
+        {"#include \"a.h\"", "1\"a.h\""},
+        {"  #  include   <a.h> // why\n#include\"b.h\"\n", "1<a.h>2\"b.h\""},
+        {"#if 0\n#include <never.h>\n#endif\n", "2<never.h>"},
+        {"// #include <no.h>\n/* #include <no.h>\n#include <no.h> */ #include <yes.h>\n",
+         "3<yes.h>"},
+        {"/**/ # /* x */ include /* y */ <a.h>\n", "1<a.h>"},
+        {"#\\\ninclude \\\n  <a.h>\n", "2<a.h>"},
+        {"#\\\r\ninclude <a.h>\r\n#include <b.h>\r\n", "2<a.h>3<b.h>"},
+        {"const char *s = \"#include <no.h>\";\n", ""},
+        {"const char *s = \"\\\"#include <no.h>\";\n", ""},
+        {"const char *s = R\"x(\n#include <no.h>\n)\" #include <no.h> )x\";\n#include <a.h>\n",
+         "4<a.h>"},
+        {"int n = 1'000'000;\n#include <a.h>\n", "2<a.h>"},
+        {"#error don't\n#include <a.h>\n", "2<a.h>"},
+        {"char c = '\"';\n#include <a.h>\n", "2<a.h>"},
+        {"#include <it's.h>\n#include <a//b.h>\n", "1<it's.h>2<a//b.h>"},
+        {"%:include <a.h>\n", "1<a.h>"},
+        {"#import \"a.h\"\n", "1\"a.h\""},
+        {"#include MACRO\n", "1?"},
+        {"#include\n", "1?"},
+        {"#include \"a.h\n", "1?"},
+        {"#include <a.h\n", "1?"},
+        {"#include \"\"\n", "1?"},
+        {"#include_next <a.h>\n", "1?"},
+        {"#inc\\\nlude <a.h>\n", "1?"},
+        {"#if __has_include(<a.h>) && __has_include ( \"b.h\" )\n#endif\n", "1<a.h>1\"b.h\""},
+        {"#ifdef __has_include\n#if defined(__has_include) && X\n#endif\n#endif\n", ""},
+        {"#define HAS(x) __has_include(x)\n", "1?"},
+        {"int include; int x = a #include;\n", "1?"}, // too much is right, too little is not
+        {"int include = 1;\n#define include <a.h>\n", ""},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char found[256] = "";
+        struct jc_scanner scanner = {.next = cases[i].text,
+                                     .end = cases[i].text + strlen(cases[i].text), .line = 1};
+        struct jc_reference reference;
+        while (jc_directive_next(&scanner, &reference)) {
+            size_t used = strlen(found);
+            if (reference.kind == JC_REFERENCE_COMPUTED)
+                snprintf(found + used, sizeof(found) - used, "%u?", reference.line);
+            else
+                snprintf(found + used, sizeof(found) - used, "%u%.*s", reference.line,
+                         (int) (reference.end - reference.begin), reference.begin);
+        }
+        if (strcmp(found, cases[i].references) != 0)
+            fail_msg("%s\nfound %s, not %s", cases[i].text, found, cases[i].references);
+    }
+}
+
+// --- closures -------------------------------------------------------------------------------------
+
+static char folder[PATH_MAX];
+
+// Writes a file below the folder, making the folders that its name needs.
+static void put(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    assert_true(snprintf(path, sizeof(path), "%s/%s", folder, name) < PATH_MAX);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    fputs(text, stream);
+    assert_int_equal(fclose(stream), 0);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void) status;
+    (void) type;
+    (void) walk;
+    return remove(path);
+}
+
+static int make_folder(void **state)
+{
+    (void) state;
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/jitcache-include-XXXXXX", base ? base : P_tmpdir);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void) state;
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// A template below the folder, with one include folder or two.
+struct fixture {
+    char file[PATH_MAX], dir[PATH_MAX], first[PATH_MAX], second[PATH_MAX], toolkit[PATH_MAX];
+    const char *include[2];
+    struct jc_template tmpl;
+    struct jc_toolchain toolchain;
+    struct jc_includes *includes;
+    struct jc_closure closure;
+    struct jc_error error;
+};
+
+static char dot[] = ".", cccl[] = "cccl";
+
+static enum jc_result follow(struct fixture *fixture, const char *dir, const char *source)
+{
+    if (!fixture->includes)
+        assert_int_equal(jc_includes_create(&fixture->includes, NULL), JC_OK);
+    jc_closure_finish(&fixture->closure);
+    assert_true(snprintf(fixture->dir, PATH_MAX, "%s/%s", folder, dir) < PATH_MAX);
+    assert_true(snprintf(fixture->file, PATH_MAX, "%s/%s/k.cu", folder, dir) < PATH_MAX);
+    assert_true(snprintf(fixture->first, PATH_MAX, "%s/first", folder) < PATH_MAX);
+    assert_true(snprintf(fixture->second, PATH_MAX, "%s/second", folder) < PATH_MAX);
+    assert_true(snprintf(fixture->toolkit, PATH_MAX, "%s/toolkit", folder) < PATH_MAX);
+    fixture->include[0] = fixture->first;
+    fixture->include[1] = fixture->second;
+    fixture->tmpl = (struct jc_template){
+        .name = "k", .file = fixture->file, .base_name = "k.cu", .line_name = "k.cu",
+        .dir = fixture->dir, .source = source, .source_size = strlen(source),
+        .include = fixture->include, .num_include = 2};
+    fixture->toolchain = (struct jc_toolchain){
+        .major = 13, .include = fixture->toolkit, .roots = {dot, cccl}, .num_roots = 2,
+        .include_major = 13};
+    fixture->error.text[0] = '\0';
+    return jc_includes_follow(fixture->includes, &fixture->tmpl, &fixture->toolchain,
+                              &fixture->closure, &fixture->error);
+}
+
+static void follow_well(struct fixture *fixture, const char *dir, const char *source)
+{
+    if (follow(fixture, dir, source) != JC_OK)
+        fail_msg("%s", fixture->error.text);
+}
+
+static void finish(struct fixture *fixture)
+{
+    jc_closure_finish(&fixture->closure);
+    jc_includes_destroy(&fixture->includes);
+}
+
+// The text of a header as NVRTC gets it, NULL if it gets none.
+static const char *header(const struct fixture *fixture, const char *name)
+{
+    for (size_t i = 0; i < fixture->closure.num_headers; i++)
+        if (strcmp(fixture->closure.headers[i].name, name) == 0)
+            return fixture->closure.headers[i].text;
+    return NULL;
+}
+
+static void assert_lists(const struct fixture *fixture, const char *line)
+{
+    if (!strstr(fixture->closure.list, line))
+        fail_msg("'%s' is not in:\n%s", line, fixture->closure.list);
+}
+
+static void headers_are_followed_wherever_they_lie(void **state)
+{
+    (void) state;
+    put("t/beside.h", "#include \"sub/nested.h\"\n#include <inc.h>\n");
+    put("t/sub/nested.h", "#include \"deep.h\"\n#include \"top.h\"\n");
+    put("t/sub/deep.h", "#pragma once\n");
+    put("t/top.h", "");
+    put("up.h", "");
+    put("first/inc.h", "#include \"private.h\"\n");
+    put("first/private.h", "");
+    put("second/inc.h", "never reached\n");
+    put("second/only.h", "");
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", "#include \"beside.h\"\n#include \"../up.h\"\n#include <only.h>\n"
+                               "#include <jitcache.cuh>\n");
+    static const char *const names[] = {"beside.h", "../up.h", "only.h", "jitcache.cuh",
+                                        "sub/nested.h", "inc.h", "sub/deep.h", "top.h",
+                                        "private.h"};
+    assert_int_equal(fixture.closure.num_headers, sizeof(names) / sizeof(names[0]));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_string_equal(fixture.closure.headers[i].name, names[i]);
+        assert_int_equal(fixture.closure.headers[i].size,
+                         strlen(fixture.closure.headers[i].text));
+    }
+    assert_non_null(strstr(header(&fixture, "jitcache.cuh"), "#define JC_PARAM(name)"));
+    assert_string_equal(header(&fixture, "inc.h"), "#include \"private.h\"\n");
+    assert_null(strstr(fixture.closure.list, folder)); // no path gets into a key
+    finish(&fixture);
+}
+
+static void one_file_has_one_name_however_it_is_spelled(void **state)
+{
+    (void) state;
+    put("t/a.h", "#pragma once\n");
+    put("t/sub/b.h", "#include \"../a.h\"\n#include \"./../sub/../a.h\"\n#include \"b.h\"\n");
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", "#include \"a.h\"\n#include \"./a.h\"\n#include \"sub/b.h\"\n");
+    assert_int_equal(fixture.closure.num_headers, 2);
+    assert_string_equal(header(&fixture, "sub/b.h"),
+                        "#include <a.h>\n#include <a.h>\n#include <sub/b.h>\n");
+    // What is spelled as it is named stays as its author wrote it.
+    assert_string_equal(fixture.closure.source,
+                        "#include \"a.h\"\n#include <a.h>\n#include \"sub/b.h\"\n");
+    finish(&fixture);
+}
+
+static void two_files_of_one_name_are_kept_apart(void **state)
+{
+    (void) state;
+    put("t/a.h", "// beside the template\n#include <a.h>\n");
+    put("first/a.h", "// in the first folder\n#include \"b.h\"\n");
+    put("first/b.h", "");
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", "#include \"a.h\"\n");
+    assert_int_equal(fixture.closure.num_headers, 3);
+    assert_string_equal(header(&fixture, "a.h"),
+                        "// beside the template\n#include <jitcache.1/a.h>\n");
+    assert_string_equal(header(&fixture, "jitcache.1/a.h"),
+                        "// in the first folder\n#include <jitcache.1/b.h>\n");
+    finish(&fixture);
+}
+
+static void the_toolkit_counts_by_name_and_content(void **state)
+{
+    (void) state;
+    put("toolkit/cuda_fp16.h", "#include \"crt/inner.h\"\n#include <cuda/std/x>\n"
+                               "#include <host_only.h>\n#include COMPUTED\n");
+    put("toolkit/crt/inner.h", "#include \"next.h\"\n#include \"cuda_fp16.h\"\n");
+    put("toolkit/crt/next.h", "");
+    put("toolkit/cccl/cuda/std/x", "#include <cuda/std/y>\n");
+    put("toolkit/cccl/cuda/std/y", "");
+    put("toolkit/unused.h", "");
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", "#include <cuda_fp16.h>\n#include \"absent.h\"\n");
+    assert_int_equal(fixture.closure.num_headers, 0);
+    assert_lists(&fixture, "toolkit=cuda_fp16.h ");
+    assert_lists(&fixture, "toolkit=crt/inner.h ");
+    assert_lists(&fixture, "toolkit=crt/next.h ");
+    assert_lists(&fixture, "toolkit=cccl/cuda/std/x ");
+    assert_lists(&fixture, "toolkit=cccl/cuda/std/y ");
+    assert_lists(&fixture, "computed=cuda_fp16.h 13.0\n");
+    assert_lists(&fixture, "absent=absent.h\nabsent=host_only.h\n");
+    assert_null(strstr(fixture.closure.list, "unused.h"));
+    assert_null(strstr(fixture.closure.list, folder));
+    finish(&fixture);
+}
+
+static void the_digest_follows_every_byte_that_is_read(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *name, *text;
+    } changes[] = {
+        {"t/a.h", "#include \"n.h\"\n#include <tool.h>\n#include <later.h>\n//\n"},
+        {"t/n.h", "int changed;\n"},
+        {"toolkit/tool.h", "#include \"tool2.h\"\n//\n"},
+        {"toolkit/tool2.h", "int other;\n"},
+        {"first/later.h", "\n"},
+    };
+    put("t/a.h", "#include \"n.h\"\n#include <tool.h>\n#include <later.h>\n");
+    put("t/n.h", "");
+    put("toolkit/tool.h", "#include \"tool2.h\"\n");
+    put("toolkit/tool2.h", "");
+    struct fixture fixture = {0};
+    char digests[6][JC_KEY_STRING_SIZE];
+    for (size_t i = 0; i < 6; i++) {
+        follow_well(&fixture, "t", "#include \"a.h\"\n");
+        strcpy(digests[i], fixture.closure.digest);
+        follow_well(&fixture, "t", "#include \"a.h\"\n");
+        assert_string_equal(digests[i], fixture.closure.digest);
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(digests[j], digests[i]);
+        if (i < 5)
+            put(changes[i].name, changes[i].text);
+    }
+    finish(&fixture);
+}
+
+static void the_folder_is_not_in_the_digest(void **state)
+{
+    (void) state;
+    static const char *const dirs[] = {"one", "two/deeper"};
+    char digest[JC_KEY_STRING_SIZE] = "";
+    for (size_t i = 0; i < 2; i++) {
+        char name[64];
+        struct fixture fixture = {0};
+        snprintf(name, sizeof(name), "%s/a.h", dirs[i]);
+        put(name, "#include \"sub/b.h\"\n");
+        snprintf(name, sizeof(name), "%s/sub/b.h", dirs[i]);
+        put(name, "static const char *file = __FILE__;\n");
+        follow_well(&fixture, dirs[i], "#include \"a.h\"\n");
+        if (i > 0)
+            assert_string_equal(fixture.closure.digest, digest);
+        strcpy(digest, fixture.closure.digest);
+        finish(&fixture);
+    }
+}
+
+static void what_cannot_be_followed_is_an_error_with_its_line(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *source, *header, *place;
+    } cases[] = {
+        {"\n#include MACRO\n", "", "t/k.cu:2: "},
+        {"#include \"a.h\"\n", "\n\n#include HEADER(x)\n", "t/a.h:3: "},
+        {"#include_next <a.h>\n", "", "t/k.cu:1: "},
+        {"#if __has_include(X)\n#endif\n", "", "t/k.cu:1: "},
+        {"#include \"/etc/hostname\"\n", "", "t/k.cu:1: the absolute path /etc/hostname"},
+    };
+    struct fixture fixture = {0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        put("t/a.h", cases[i].header);
+        assert_int_equal(follow(&fixture, "t", cases[i].source), JC_ERROR_TEMPLATE);
+        if (!strstr(fixture.error.text, cases[i].place))
+            fail_msg("%s: %s", cases[i].source, fixture.error.text);
+        assert_null(fixture.closure.source);
+        assert_int_equal(fixture.closure.num_headers, 0);
+    }
+    finish(&fixture);
+}
+
+static void a_byte_order_mark_is_not_passed_on(void **state)
+{
+    (void) state;
+    put("t/a.h", "\xef\xbb\xbf#define A 1\n");
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", "\xef\xbb\xbf#include \"a.h\"\n");
+    assert_string_equal(fixture.closure.source, "#include \"a.h\"\n");
+    assert_string_equal(header(&fixture, "a.h"), "#define A 1\n");
+    finish(&fixture);
+}
+
+static void a_nul_byte_is_an_error(void **state)
+{
+    (void) state;
+    struct fixture fixture = {0};
+    put("t/a.h", "");
+    char path[PATH_MAX];
+    assert_true(snprintf(path, sizeof(path), "%s/t/a.h", folder) < PATH_MAX);
+    FILE *stream = fopen(path, "w");
+    fwrite("int a;\0int b;\n", 1, 14, stream);
+    fclose(stream);
+    assert_int_equal(follow(&fixture, "t", "#include \"a.h\"\n"), JC_ERROR_TEMPLATE);
+    assert_non_null(strstr(fixture.error.text, "t/a.h: has a NUL byte"));
+    finish(&fixture);
+}
+
+static void a_template_without_a_folder_still_finds_the_device_header(void **state)
+{
+    (void) state;
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", ""); // fills in the fixture
+    fixture.tmpl.dir = fixture.tmpl.file = NULL;
+    fixture.tmpl.num_include = 0;
+    fixture.tmpl.source = "#include <jitcache.cuh>\n#include \"k.cu\"\n";
+    fixture.tmpl.source_size = strlen(fixture.tmpl.source);
+    jc_closure_finish(&fixture.closure);
+    assert_int_equal(jc_includes_follow(fixture.includes, &fixture.tmpl, &fixture.toolchain,
+                                        &fixture.closure, &fixture.error), JC_OK);
+    assert_int_equal(fixture.closure.num_headers, 1);
+    assert_lists(&fixture, "absent=k.cu\n");
+    finish(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_include_is_seen_and_nothing_else),
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+        IN_A_FOLDER(headers_are_followed_wherever_they_lie),
+        IN_A_FOLDER(one_file_has_one_name_however_it_is_spelled),
+        IN_A_FOLDER(two_files_of_one_name_are_kept_apart),
+        IN_A_FOLDER(the_toolkit_counts_by_name_and_content),
+        IN_A_FOLDER(the_digest_follows_every_byte_that_is_read),
+        IN_A_FOLDER(the_folder_is_not_in_the_digest),
+        IN_A_FOLDER(what_cannot_be_followed_is_an_error_with_its_line),
+        IN_A_FOLDER(a_byte_order_mark_is_not_passed_on),
+        IN_A_FOLDER(a_nul_byte_is_an_error),
+        IN_A_FOLDER(a_template_without_a_folder_still_finds_the_device_header),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
