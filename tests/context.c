@@ -1,0 +1,832 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <jitcache/jitcache.h>
+
+// --- a folder for each test -----------------------------------------------------------------------
+
+static char folder[PATH_MAX];
+static char forward[PATH_MAX]; // the NVRTC that counts
+static char count_file[PATH_MAX];
+static char real_nvrtc[PATH_MAX];
+static char real_builtins[PATH_MAX];
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][PATH_MAX];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    assert_true(snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX);
+    return path;
+}
+
+static void put(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    strcpy(path, in_folder(name));
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    fputs(text, stream);
+    assert_int_equal(fclose(stream), 0);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void) status;
+    (void) type;
+    (void) walk;
+    return remove(path);
+}
+
+static int set_up(void **state)
+{
+    (void) state;
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/jitcache-context-XXXXXX", base ? base : P_tmpdir);
+    if (!mkdtemp(folder))
+        return -1;
+    strcpy(count_file, in_folder("count"));
+    setenv("JITCACHE_REAL_NVRTC", real_nvrtc, 1);
+    setenv("JITCACHE_NVRTC_COUNT", count_file, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void) state;
+    static const char *const variables[] = {
+        "JITCACHE_REAL_NVRTC", "JITCACHE_NVRTC_COUNT", "JITCACHE_NVRTC_ACT",
+        "JITCACHE_NVRTC_VERSION", "NVRTC_APPEND_FLAGS"};
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+        unsetenv(variables[i]);
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// How many compiles there were since the last time this was asked.
+static size_t compiles(void)
+{
+    FILE *stream = fopen(count_file, "r");
+    size_t lines = 0;
+    for (int c; stream && (c = getc(stream)) != EOF;)
+        lines += c == '\n';
+    if (stream)
+        fclose(stream);
+    unlink(count_file);
+    return lines;
+}
+
+// --- a context and what it does -------------------------------------------------------------------
+
+#define MAX_EVENTS 64
+
+struct fixture {
+    struct jc_context *context;
+    struct jc_template *tmpl;
+    struct jc_plan *plan;
+    struct jc_prewarm_report report;
+    struct jc_prewarm_event events[MAX_EVENTS]; // messages are not kept
+    size_t num_events;
+    size_t stop_after; // 0: never
+    char message[16384]; // of the last failure
+    struct jc_error error;
+};
+
+static void open_context(struct fixture *fixture, const struct jc_context_params *params)
+{
+    struct jc_context_params own = *params;
+    own.dir = own.dir ? own.dir : in_folder("cache");
+    own.nvrtc = own.nvrtc ? own.nvrtc : forward;
+    if (jc_context_create(&own, &fixture->context, &fixture->error) != JC_OK)
+        fail_msg("%s", fixture->error.text);
+}
+
+static void open_plan(struct fixture *fixture, const char *file,
+                      const struct jc_plan_params *params)
+{
+    if (jc_template_create(jc_template_params(.file = in_folder(file)), &fixture->tmpl,
+                           &fixture->error) != JC_OK
+        || jc_plan_create(fixture->tmpl, params, &fixture->plan, &fixture->error) != JC_OK)
+        fail_msg("%s", fixture->error.text);
+}
+
+static void close_all(struct fixture *fixture)
+{
+    jc_plan_destroy(&fixture->plan);
+    jc_template_destroy(&fixture->tmpl);
+    jc_context_destroy(&fixture->context);
+    assert_null(fixture->context);
+}
+
+static bool keep_event(void *user, const struct jc_prewarm_event *event)
+{
+    struct fixture *fixture = user;
+    if (fixture->num_events < MAX_EVENTS)
+        fixture->events[fixture->num_events] = *event;
+    fixture->num_events++;
+    if (event->outcome == JC_PREWARM_FAILED)
+        snprintf(fixture->message, sizeof(fixture->message), "%s", event->message);
+    return fixture->num_events != fixture->stop_after;
+}
+
+static const char *const hopper[] = {"9.0"};
+
+static enum jc_result prewarm_with(struct fixture *fixture, struct jc_prewarm_params params)
+{
+    fixture->num_events = 0;
+    fixture->message[0] = fixture->error.text[0] = '\0';
+    if (!params.capabilities) {
+        params.capabilities = hopper;
+        params.num_capabilities = 1;
+    }
+    params.progress = keep_event;
+    params.user = fixture;
+    return jc_context_prewarm(fixture->context, fixture->plan, &params, &fixture->report,
+                              &fixture->error);
+}
+
+static void prewarm(struct fixture *fixture)
+{
+    if (prewarm_with(fixture, (struct jc_prewarm_params){0}) != JC_OK)
+        fail_msg("%s", fixture->error.text);
+}
+
+static void assert_report(const struct fixture *fixture, size_t hits, size_t compiled,
+                          size_t missing, size_t failed)
+{
+    const struct jc_prewarm_report *report = &fixture->report;
+    if (report->hits != hits || report->compiled != compiled || report->missing != missing
+        || report->failed != failed)
+        fail_msg("%zu planned, %zu hits, %zu compiled, %zu missing, %zu failed: %s%s",
+                 report->planned, report->hits, report->compiled, report->missing, report->failed,
+                 fixture->error.text, fixture->message);
+}
+
+// Four variants: n is 1, or a multiple of 16, or neither; generic is the last of these.
+static const char four[] =
+    "/*jitcache\n"
+    "kernel: k\n"
+    "parameters:\n"
+    "  - {name: mode, type: enum, values: [a, b], default: a}\n"
+    "arguments:\n"
+    "  - {name: x, type: i32*}\n"
+    "  - {name: n, type: i32, range: [1, 64]}\n"
+    "*/\n"
+    "#include <jitcache.cuh>\n"
+    "#include \"part.h\"\n"
+    "extern \"C\" __global__ void k(int *x, int n)\n"
+    "{\n"
+    "    JC_FACT(x);\n"
+    "    JC_FACT(n);\n"
+    "    x[PART] = n / 16 + JC_PARAM(mode) + sizeof(part_file);\n"
+    "    if (n == 7) x[1] = part_file[n + x[0]];\n"
+    "}\n";
+
+static const char part[] =
+    "#define PART 3\n"
+    "static __device__ const char part_file[] = __FILE__;\n";
+
+static void open_four(struct fixture *fixture, const char *where)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s/part.h", where);
+    put(name, part);
+    snprintf(name, sizeof(name), "%s/k.cu", where);
+    put(name, four);
+    open_plan(fixture, name, jc_plan_params());
+}
+
+// --- tests ----------------------------------------------------------------------------------------
+
+static void compiles_are_counted_right_and_not_repeated(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    for (int round = 0; round < 3; round++) {
+        // The same context, then a new one.
+        if (round != 1)
+            open_context(&f, jc_context_params(.disable = false));
+        prewarm(&f);
+        size_t planned = f.report.planned;
+        assert_int_equal(planned, jc_plan_num_reached(f.plan) + jc_plan_num_generic(f.plan));
+        assert_true(planned >= 3);
+        assert_int_equal(f.num_events, planned);
+        assert_int_equal(f.events[planned - 1].done, planned);
+        assert_report(&f, round ? planned : 0, round ? 0 : planned, 0, 0);
+        assert_int_equal(compiles(), f.report.compiled);
+        if (round)
+            jc_context_destroy(&f.context);
+    }
+    close_all(&f);
+}
+
+static void a_variant_is_stored_with_what_is_known_of_it(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    struct jc_record record;
+    assert_int_equal(jc_cache_find_key(jc_context_cache(f.context), JC_RECORD_VARIANT,
+                                       &f.events[0].key, &record), JC_OK);
+    static const char *const lines[] = {"kernel=k\n", "lowered_name=k\n", "arch=sm_90a\n",
+                                        "compile_ns=", "registers=", "spill_stores=0\n",
+                                        "static_shared=0\n"};
+    char metadata[1024];
+    snprintf(metadata, sizeof(metadata), "%.*s", (int) record.metadata_size,
+             (const char *) record.metadata);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        if (!strstr(metadata, lines[i]))
+            fail_msg("'%s' is not in:\n%s", lines[i], metadata);
+    assert_memory_equal(record.payload, "\177ELF", 4);
+    assert_memory_equal(record.label, "sm_90a\0", 8);
+    assert_true(record.cost_ns > 0);
+    uint64_t group = record.group;
+    jc_record_finish(&record);
+    assert_true(group != 0);
+    close_all(&f);
+}
+
+struct found_template {
+    struct jc_cache_entry entry;
+    size_t count;
+};
+
+static bool find_template(void *user, const struct jc_cache_entry *entry)
+{
+    struct found_template *found = user;
+    if (entry->kind == JC_RECORD_TEMPLATE) {
+        found->entry = *entry;
+        found->count++;
+    }
+    return true;
+}
+
+static void the_template_is_stored_once_and_named_by_its_variants(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    struct jc_cache *cache = jc_context_cache(f.context);
+    struct found_template found = {0};
+    assert_int_equal(jc_cache_list(cache, find_template, &found), JC_OK);
+    assert_int_equal(found.count, 1);
+    struct jc_record record, variant;
+    assert_int_equal(jc_cache_find_key(cache, JC_RECORD_TEMPLATE, &found.entry.key, &record),
+                     JC_OK);
+    assert_int_equal(jc_cache_find_key(cache, JC_RECORD_VARIANT, &f.events[0].key, &variant),
+                     JC_OK);
+    uint64_t group = 0;
+    for (size_t i = 0; i < 8; i++)
+        group = group << 8 | found.entry.key.bytes[i];
+    assert_true(variant.group == group);
+    static const char head[] = "jitcache-template=1\nname=k\nfile=k.cu\nclosure=";
+    static const char tail[] = "\ndescription_size=0\nsource=/*jitcache\n";
+    assert_memory_equal(record.text, head, sizeof(head) - 1);
+    assert_memory_equal((const char *) record.text + sizeof(head) - 1 + 32, tail, sizeof(tail) - 1);
+    assert_int_equal(record.text_size, sizeof(head) - 1 + 32 + strlen("\ndescription_size=0\nsource=")
+                     + strlen(four));
+    assert_memory_equal(record.metadata, "name=k\n", 7);
+    assert_non_null(memmem(record.payload, record.payload_size, part, strlen(part)));
+    jc_record_finish(&record);
+    jc_record_finish(&variant);
+    close_all(&f);
+}
+
+// Prewarms into `cache` from the folder `where` and writes key and cubin of each variant to `out`.
+static int write_variants(const char *where, const char *cache, const char *out)
+{
+    struct fixture f = {0};
+    open_four(&f, where);
+    open_context(&f, jc_context_params(.dir = cache));
+    prewarm(&f);
+    FILE *stream = fopen(out, "w");
+    for (size_t i = 0; i < f.num_events; i++) {
+        struct jc_record record;
+        if (jc_cache_find_key(jc_context_cache(f.context), JC_RECORD_VARIANT, &f.events[i].key,
+                              &record) != JC_OK)
+            return 1;
+        fwrite(&f.events[i].key, sizeof(struct jc_key), 1, stream);
+        fwrite(record.payload, 1, record.payload_size, stream);
+        jc_record_finish(&record);
+    }
+    size_t compiled = f.report.compiled;
+    close_all(&f);
+    return fclose(stream) == 0 && compiled > 0 ? 0 : 1;
+}
+
+static void two_folders_and_two_processes_make_the_same_cubins(void **state)
+{
+    (void) state;
+    // Two caches: both compile. The header says __FILE__.
+    static const char *const where[] = {"one", "another/and/deeper"};
+    static const char *const caches[] = {"cache1", "cache2"}, *const outs[] = {"out1", "out2"};
+    for (size_t i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            char cache[PATH_MAX], out[PATH_MAX];
+            strcpy(cache, in_folder(caches[i]));
+            strcpy(out, in_folder(outs[i]));
+            _exit(write_variants(where[i], cache, out));
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    static char first[1 << 20], second[1 << 20];
+    FILE *a = fopen(in_folder("out1"), "r"), *b = fopen(in_folder("out2"), "r");
+    size_t size = fread(first, 1, sizeof(first), a);
+    assert_true(size > 1000 && size < sizeof(first));
+    assert_int_equal(fread(second, 1, sizeof(second), b), size);
+    assert_memory_equal(first, second, size);
+    fclose(a);
+    fclose(b);
+}
+
+static void flags_from_the_environment_make_other_variants(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    struct jc_key plain = f.events[0].key;
+    size_t planned = f.report.planned;
+    jc_context_destroy(&f.context);
+    setenv("NVRTC_APPEND_FLAGS", "--fmad=false", 1);
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    assert_report(&f, 0, planned, 0, 0);
+    assert_memory_not_equal(&plain, &f.events[0].key, sizeof(plain));
+    close_all(&f);
+}
+
+static void checking_compiles_nothing_and_counts_what_is_missing(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.check = true}), JC_OK);
+    size_t planned = f.report.planned;
+    assert_report(&f, 0, 0, planned, 0);
+    assert_int_equal(compiles(), 0);
+    prewarm(&f);
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.check = true}), JC_OK);
+    assert_report(&f, planned, 0, 0, 0);
+    close_all(&f);
+}
+
+static void capabilities_that_mean_one_architecture_count_once(void **state)
+{
+    (void) state;
+    static const char *const capabilities[] = {"9.0", "sm_90", "8.9", "sm_90a"};
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){
+        .capabilities = capabilities, .num_capabilities = 4}), JC_OK);
+    size_t count;
+    jc_plan_variants(f.plan, &count);
+    assert_int_equal(f.report.planned, 2 * count);
+    assert_report(&f, 0, 2 * count, 0, 0);
+    close_all(&f);
+}
+
+static void wrong_architectures_are_told_apart(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *capability;
+        enum jc_result result;
+        const char *says;
+    } cases[] = {
+        {"hopper", JC_ERROR_INVALID_ARGUMENT, "'hopper' is not an architecture"},
+        {"3.0", JC_ERROR_UNSUPPORTED, "sm_90a"},
+        {NULL, JC_ERROR_INVALID_ARGUMENT, "capabilities[0]"},
+    };
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *const capabilities[] = {cases[i].capability};
+        assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){
+            .capabilities = capabilities, .num_capabilities = 1}), cases[i].result);
+        if (!strstr(f.error.text, cases[i].says))
+            fail_msg("%s", f.error.text);
+        assert_report(&f, 0, 0, 0, 0);
+    }
+    close_all(&f);
+}
+
+// A kernel whose variant with mode b does not compile.
+static void open_half_broken(struct fixture *f)
+{
+    put("t/k.cu",
+        "/*jitcache\n"
+        "kernel: k\n"
+        "parameters:\n"
+        "  - {name: mode, type: enum, values: [a, b], default: a}\n"
+        "arguments:\n"
+        "  - {name: x, type: i32*}\n"
+        "*/\n"
+        "#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(int *x)\n"
+        "{\n"
+        "#if JC_PARAM(mode) == JC_VALUE(mode, b)\n"
+        "    *x = broken;\n"
+        "#endif\n"
+        "    *x = 1;\n"
+        "}\n");
+    static const struct jc_setting both = {.name = "mode", .value = "b,a"};
+    open_plan(f, "t/k.cu", jc_plan_params(.parameters = &both, .num_parameters = 1));
+}
+
+static void a_variant_that_fails_does_not_stop_the_others(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_half_broken(&f);
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    assert_report(&f, 0, 1, 0, 1);
+    if (!strstr(f.message, "t/k.cu: k for sm_90a does not compile:\n")
+        || !strstr(f.message, "k.cu(12): error: identifier \"broken\" is undefined"))
+        fail_msg("%s", f.message);
+    assert_null(strstr(f.message, "ptxas info"));
+    assert_int_equal(compiles(), 2);
+    close_all(&f);
+}
+
+static void a_failed_compile_is_remembered_and_can_be_tried_again(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_half_broken(&f);
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    compiles();
+    char message[sizeof(f.message)];
+    strcpy(message, f.message);
+    prewarm(&f);
+    assert_report(&f, 1, 0, 0, 1);
+    assert_string_equal(f.message, message);
+    assert_int_equal(compiles(), 0);
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.retry = true}), JC_OK);
+    assert_report(&f, 1, 0, 0, 1);
+    assert_int_equal(compiles(), 1);
+    close_all(&f);
+}
+
+static void a_crash_of_the_compiler_fails_its_variant_alone(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    setenv("JITCACHE_NVRTC_ACT", "abort", 1);
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    assert_report(&f, 0, 0, 0, f.report.planned);
+    if (!strstr(f.message, "t/k.cu: k for sm_90a: the compile worker was ended by signal 6"))
+        fail_msg("%s", f.message);
+    assert_int_equal(compiles(), 2 * f.report.planned);
+    unsetenv("JITCACHE_NVRTC_ACT");
+    jc_context_destroy(&f.context);
+    open_context(&f, jc_context_params(.disable = false));
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.retry = true}), JC_OK);
+    assert_report(&f, 0, f.report.planned, 0, 0);
+    close_all(&f);
+}
+
+static void a_hanging_compile_ends_with_the_time_limit(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    char value[PATH_MAX + 8];
+    snprintf(value, sizeof(value), "hang:%s", in_folder("mark"));
+    setenv("JITCACHE_NVRTC_ACT", value, 1);
+    open_context(&f, jc_context_params(.compile_timeout_ns = UINT64_C(2000000000)));
+    prewarm(&f);
+    assert_report(&f, 0, f.report.planned - 1, 0, 1);
+    if (!strstr(f.message, "did not finish a compile in 2 s"))
+        fail_msg("%s", f.message);
+    close_all(&f);
+}
+
+static void progress_can_stop_it(void **state)
+{
+    (void) state;
+    struct fixture f = {.stop_after = 1};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    assert_report(&f, 0, 1, 0, 0);
+    assert_int_equal(f.num_events, 1);
+    f.stop_after = 0;
+    prewarm(&f); // the rest
+    assert_report(&f, 1, f.report.planned - 1, 0, 0);
+    close_all(&f);
+}
+
+static void a_missing_header_is_named_with_where_it_was_looked_for(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
+                  "#include \"nowhere.h\"\n"
+                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    open_plan(&f, "t/k.cu", jc_plan_params());
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    assert_report(&f, 0, 0, 0, 1);
+    if (!strstr(f.message, "k.cu(5): ") || !strstr(f.message, "\nnowhere.h is neither beside"))
+        fail_msg("%s", f.message);
+    close_all(&f);
+}
+
+static void a_computed_include_is_an_error_before_anything_compiles(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
+                  "#define NAME \"part.h\"\n"
+                  "#include NAME\n"
+                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    open_plan(&f, "t/k.cu", jc_plan_params());
+    open_context(&f, jc_context_params(.disable = false));
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){0}), JC_ERROR_TEMPLATE);
+    if (!strstr(f.error.text, "t/k.cu:6: ") || !strstr(f.error.text, "spell the header out"))
+        fail_msg("%s", f.error.text);
+    assert_int_equal(compiles(), 0);
+    close_all(&f);
+}
+
+static void a_kernel_that_is_not_there_is_named(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    put("t/k.cu", "/*jitcache\nkernel: typo\narguments: [{name: x, type: i32*}]\n*/\n"
+                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    open_plan(&f, "t/k.cu", jc_plan_params());
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    assert_report(&f, 0, 0, 0, 1);
+    if (!strstr(f.message, "The description names the kernel 'typo'"))
+        fail_msg("%s", f.message);
+    close_all(&f);
+}
+
+static void missing_toolkit_headers_matter_where_they_are_needed(void **state)
+{
+    (void) state;
+    // An NVRTC that says it is of a version for which no headers are installed, in a folder of its
+    // own with what it wants to see beside it.
+    struct fixture f = {0};
+    put("nvrtc/empty", "");
+    assert_int_equal(symlink(real_builtins, in_folder("nvrtc/libnvrtc-builtins.so.98.0")), 0);
+    setenv("JITCACHE_NVRTC_VERSION", "98.0", 1);
+    char command[2 * PATH_MAX + 16];
+    snprintf(command, sizeof(command), "cp '%s' '%s'", forward, in_folder("nvrtc/lib.so"));
+    assert_int_equal(system(command), 0);
+    char nvrtc[PATH_MAX];
+    strcpy(nvrtc, in_folder("nvrtc/lib.so"));
+    open_context(&f, jc_context_params(.nvrtc = nvrtc));
+
+    open_four(&f, "t");
+    prewarm(&f);
+    assert_report(&f, 0, f.report.planned, 0, 0);
+    jc_plan_destroy(&f.plan);
+    jc_template_destroy(&f.tmpl);
+
+    put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
+                  "#include <cuda_fp16.h>\n"
+                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    open_plan(&f, "t/k.cu", jc_plan_params());
+    prewarm(&f);
+    assert_report(&f, 0, 0, 0, 1);
+    if (!strstr(f.message, "if cuda_fp16.h is one of them, install the toolkit or the Python package"
+                           " nvidia-cuda-runtime for CUDA 98.0"))
+        fail_msg("%s", f.message);
+    close_all(&f);
+}
+
+static void a_cache_that_cannot_be_written_serves_hits_alone(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    size_t planned = f.report.planned;
+    jc_context_destroy(&f.context);
+    open_context(&f, jc_context_params(.read_only = true));
+    prewarm(&f);
+    assert_report(&f, planned, 0, 0, 0);
+    compiles();
+    jc_plan_destroy(&f.plan);
+    jc_template_destroy(&f.tmpl);
+    open_half_broken(&f);
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){0}), JC_ERROR_CACHE);
+    assert_string_not_equal(f.error.text, "");
+    assert_int_equal(compiles(), 0);
+    close_all(&f);
+}
+
+static void the_toolchain_is_described(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_context(&f, jc_context_params(.disable = false));
+    struct jc_toolchain_info info, again;
+    assert_int_equal(jc_context_toolchain(f.context, &info, &f.error), JC_OK);
+    assert_string_equal(info.nvrtc, forward);
+    assert_true(info.major >= 12 && info.num_archs > 0);
+    bool hopper_known = false;
+    for (size_t i = 0; i < info.num_archs; i++)
+        hopper_known = hopper_known || strcmp(info.archs[i], "sm_90a") == 0;
+    assert_true(hopper_known);
+    assert_non_null(strstr(info.tried, forward));
+    assert_int_equal(jc_context_toolchain(f.context, &again, &f.error), JC_OK);
+    assert_ptr_equal(info.archs, again.archs);
+    close_all(&f);
+}
+
+static void a_forked_child_compiles_with_a_worker_of_its_own(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    struct jc_toolchain_info info;
+    assert_int_equal(jc_context_toolchain(f.context, &info, &f.error), JC_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        enum jc_result result = prewarm_with(&f, (struct jc_prewarm_params){0});
+        bool all = result == JC_OK && f.report.compiled == f.report.planned;
+        close_all(&f);
+        _exit(all ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    prewarm(&f);
+    assert_report(&f, f.report.planned, 0, 0, 0);
+    close_all(&f);
+}
+
+static void wrong_settings_are_named(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *variable, *value, *takes;
+    } cases[] = {
+        {"JITCACHE_DISABLE", "yes", "1 or 0"},
+        {"JITCACHE_READONLY", "2", "1 or 0"},
+        {"JITCACHE_TRUST", "all", "'group'"},
+        {"JITCACHE_MAX_BYTES", "lots", "4G"},
+        {"JITCACHE_MAX_BYTES", "-1", "4G"},
+        {"JITCACHE_MAX_BYTES", "0", "4G"},
+        {"JITCACHE_MAX_BYTES", "4GB", "4G"},
+        {"JITCACHE_MAX_BYTES", "99999999999T", "4G"},
+        {"JITCACHE_MAX_BYTES", "18446744073709551616", "4G"},
+        {"JITCACHE_LOG", "loud", "warning"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct jc_context *context;
+        struct jc_error error;
+        setenv(cases[i].variable, cases[i].value, 1);
+        assert_int_equal(jc_context_create(jc_context_params(.dir = in_folder("cache")), &context,
+                                           &error), JC_ERROR_INVALID_ARGUMENT);
+        unsetenv(cases[i].variable);
+        assert_null(context);
+        if (!strstr(error.text, cases[i].variable) || !strstr(error.text, cases[i].value)
+            || !strstr(error.text, cases[i].takes))
+            fail_msg("%s", error.text);
+    }
+}
+
+static void settings_of_the_environment_are_taken_and_yield_to_fields(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    struct jc_cache_info info;
+    setenv("JITCACHE_DIR", in_folder("environment"), 1);
+    setenv("JITCACHE_MAX_BYTES", "64M", 1);
+    assert_int_equal(jc_context_create(NULL, &f.context, &f.error), JC_OK);
+    jc_cache_info(jc_context_cache(f.context), &info);
+    assert_string_equal(info.dir, in_folder("environment"));
+    assert_int_equal(info.max_bytes, 64 << 20);
+    jc_context_destroy(&f.context);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = in_folder("field"),
+                                                         .max_bytes = 32 << 20),
+                                       &f.context, &f.error), JC_OK);
+    jc_cache_info(jc_context_cache(f.context), &info);
+    assert_string_equal(info.dir, in_folder("field"));
+    assert_int_equal(info.max_bytes, 32 << 20);
+    jc_context_destroy(&f.context);
+    setenv("JITCACHE_DISABLE", "1", 1);
+    assert_int_equal(jc_context_create(NULL, &f.context, &f.error), JC_OK);
+    jc_cache_info(jc_context_cache(f.context), &info);
+    assert_int_equal(info.state, JC_CACHE_DISABLED);
+    jc_context_destroy(&f.context);
+    unsetenv("JITCACHE_DISABLE");
+    unsetenv("JITCACHE_MAX_BYTES");
+    unsetenv("JITCACHE_DIR");
+}
+
+static void wrong_calls_are_answered(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    struct jc_toolchain_info info;
+    char arch[JC_ARCH_SIZE];
+    assert_int_equal(jc_context_create(NULL, NULL, &f.error), JC_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(jc_context_create(&(struct jc_context_params){.size = 1}, &f.context,
+                                       &f.error), JC_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(jc_context_toolchain(NULL, &info, NULL), JC_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(jc_context_arch(NULL, NULL, "9.0", arch, NULL), JC_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(jc_context_prewarm(NULL, NULL, NULL, NULL, NULL), JC_ERROR_INVALID_ARGUMENT);
+    jc_context_destroy(NULL);
+    jc_context_destroy(&f.context);
+}
+
+// Remembers where the real NVRTC and its builtins are, for the library in front of it.
+static enum jc_result find_nvrtc(struct jc_error *error)
+{
+    struct jc_context *context;
+    struct jc_toolchain_info info;
+    enum jc_result result = jc_context_create(jc_context_params(.disable = true), &context, error);
+    if (result != JC_OK)
+        return result;
+    result = jc_context_toolchain(context, &info, error);
+    if (result == JC_OK) {
+        const char *slash = strrchr(info.nvrtc, '/');
+        snprintf(real_nvrtc, sizeof(real_nvrtc), "%s", info.nvrtc);
+        snprintf(real_builtins, sizeof(real_builtins), "%.*s/libnvrtc-builtins.so.%d.%d",
+                 (int) (slash - info.nvrtc), info.nvrtc, info.major, info.minor);
+    }
+    jc_context_destroy(&context);
+    return result;
+}
+
+int main(void)
+{
+    struct jc_error error;
+    enum jc_result result = find_nvrtc(&error);
+    if (result != JC_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        return result == JC_ERROR_TOOLCHAIN ? 77 : 1;
+    }
+    if (!realpath(getenv("JITCACHE_BUILD_ROOT"), forward))
+        return 1;
+    strcat(forward, "/tests/libforward-nvrtc.so");
+    const struct CMUnitTest tests[] = {
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+        IN_A_FOLDER(compiles_are_counted_right_and_not_repeated),
+        IN_A_FOLDER(a_variant_is_stored_with_what_is_known_of_it),
+        IN_A_FOLDER(the_template_is_stored_once_and_named_by_its_variants),
+        IN_A_FOLDER(two_folders_and_two_processes_make_the_same_cubins),
+        IN_A_FOLDER(flags_from_the_environment_make_other_variants),
+        IN_A_FOLDER(checking_compiles_nothing_and_counts_what_is_missing),
+        IN_A_FOLDER(capabilities_that_mean_one_architecture_count_once),
+        IN_A_FOLDER(wrong_architectures_are_told_apart),
+        IN_A_FOLDER(a_variant_that_fails_does_not_stop_the_others),
+        IN_A_FOLDER(a_failed_compile_is_remembered_and_can_be_tried_again),
+        IN_A_FOLDER(a_crash_of_the_compiler_fails_its_variant_alone),
+        IN_A_FOLDER(a_hanging_compile_ends_with_the_time_limit),
+        IN_A_FOLDER(progress_can_stop_it),
+        IN_A_FOLDER(a_missing_header_is_named_with_where_it_was_looked_for),
+        IN_A_FOLDER(a_computed_include_is_an_error_before_anything_compiles),
+        IN_A_FOLDER(a_kernel_that_is_not_there_is_named),
+        IN_A_FOLDER(missing_toolkit_headers_matter_where_they_are_needed),
+        IN_A_FOLDER(a_cache_that_cannot_be_written_serves_hits_alone),
+        IN_A_FOLDER(the_toolchain_is_described),
+        IN_A_FOLDER(a_forked_child_compiles_with_a_worker_of_its_own),
+        IN_A_FOLDER(wrong_settings_are_named),
+        IN_A_FOLDER(settings_of_the_environment_are_taken_and_yield_to_fields),
+        IN_A_FOLDER(wrong_calls_are_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
