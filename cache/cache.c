@@ -446,11 +446,11 @@ static bool is_kind(enum jc_record_kind kind)
 }
 
 // What was noted while reading is seen to if nobody else is writing: a bad segment is set aside,
-// and what is about to be lost is copied.
+// and what was hit in the oldest is copied, once in the life of a segment.
 static void tidy(struct jc_cache *cache)
 {
     pthread_mutex_lock(&cache->mutex);
-    bool due = cache->num_bad > 0 || cache->num_wanted >= JC_MAX_WANTED / 2;
+    bool due = cache->num_bad > 0 || cache->num_wanted > 0;
     pthread_mutex_unlock(&cache->mutex);
     if (!due || state_of(cache) != JC_CACHE_READ_WRITE || lock_for_writing(cache, 0) != JC_OK)
         return;
@@ -569,7 +569,7 @@ static int store(struct jc_cache *cache, const struct insertion *insertion)
 {
     struct jc_writer *writer = &cache->writer;
     MDB_txn *txn;
-    int rc = jc_writer_mark(writer, &cache->locks, cache->boot, insertion->deadline_ns);
+    int rc = jc_rotation_mark(cache, insertion->deadline_ns);
     if (rc == 0)
         rc = mdb_txn_begin(writer->env, NULL, 0, &txn);
     if (rc != 0)
@@ -579,10 +579,7 @@ static int store(struct jc_cache *cache, const struct insertion *insertion)
         mdb_txn_abort(txn);
         return rc;
     }
-    rc = jc_writer_commit(txn, &cache->locks, insertion->deadline_ns);
-    if (rc == 0 && (cache->first_written == 0 || writer->number < cache->first_written))
-        cache->first_written = writer->number;
-    return rc;
+    return jc_writer_commit(txn, &cache->locks, insertion->deadline_ns);
 }
 
 // One try. `*stored` is false if the record was there. Answers as the functions of jc_writer do.

@@ -138,6 +138,9 @@ void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint6
 int jc_rotation_open_writer(struct jc_cache *cache, const struct jc_segment *segment,
                             uint64_t deadline_ns);
 
+// To be called before anything is put into the segment that is open for writing.
+int jc_rotation_mark(struct jc_cache *cache, uint64_t deadline_ns);
+
 // Unlinks what was renamed out of the list. Without any lock.
 void jc_rotation_sweep(const struct jc_folder *folder);
 

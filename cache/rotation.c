@@ -298,8 +298,26 @@ void jc_rotation_want(struct jc_cache *cache, struct jc_segment *segment,
     pthread_mutex_unlock(&cache->mutex);
 }
 
+int jc_rotation_mark(struct jc_cache *cache, uint64_t deadline_ns)
+{
+    unsigned number = cache->writer.number;
+    if (cache->first_written == 0 || number < cache->first_written)
+        cache->first_written = number;
+    return jc_writer_mark(&cache->writer, &cache->locks, cache->boot, deadline_ns);
+}
+
+static bool has_wanted(struct jc_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    bool has = cache->num_wanted > 0;
+    pthread_mutex_unlock(&cache->mutex);
+    return has;
+}
+
 void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint64_t deadline_ns)
 {
+    if (!has_wanted(cache) || jc_rotation_mark(cache, deadline_ns) != 0)
+        return;
     // The oldest is where the records are, so it is not among those that stay.
     bool full = list->num_writable == JC_MAX_SEGMENTS;
     struct copy copy = {
