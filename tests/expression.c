@@ -61,7 +61,7 @@ static void expressions_compute_what_they_say(void **state)
         struct jc_arena arena = {0};
         const struct jc_expression *expression;
         struct jc_error error = {{0}};
-        int64_t value;
+        int64_t value = 0;
         if (compile(&arena, cases[i].text, &expression, &error) ||
             jc_expression_eval(expression, slots, &value, &error))
             fail_msg("%s: %s", cases[i].text, error.text);

@@ -665,6 +665,7 @@ static void expect_file(const char *file, enum jc_result expected, const char *m
     errno = E2BIG;
     assert_int_equal(jc_template_create(jc_template_params(.file = file), &tmpl, &error), expected);
     assert_int_equal(errno, E2BIG);
+    jc_template_destroy(&tmpl);
     if (!strstr(error.text, message))
         fail_msg("\"%s\" without \"%s\"", error.text, message);
 }

@@ -1,0 +1,5 @@
+﻿/*jitcache
+kernel: k
+arguments: [{name: "n", type: 'i32'}]
+*/
+int x;

@@ -1,0 +1,6 @@
+/*jitcache
+kernel: k
+options: [[[[[[[[[a]]]]]]]]]
+x: &a *b
+---
+*/

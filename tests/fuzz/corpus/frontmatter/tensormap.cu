@@ -1,0 +1,4 @@
+/*jitcache
+kernel: k
+arguments: [{name: t, type: tensormap, tensormap: {base: p}}]
+*/
