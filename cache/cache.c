@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -638,9 +639,21 @@ static int insert_locked(struct jc_cache *cache, const struct insertion *inserti
     return rc;
 }
 
+// LMDB answers EIO to a write that the disk took a part of, which is how a disk gets full.
+static bool is_full(const struct jc_cache *cache, int error)
+{
+    struct statvfs vfs;
+    if (error == EIO && fstatvfs(cache->folder.fd, &vfs) == 0)
+        return (uint64_t) vfs.f_bavail * vfs.f_frsize < JC_TREE_BYTES;
+    return error == ENOSPC || error == EDQUOT;
+}
+
 // With W held: one thread at a time.
 static void stop_writing(struct jc_cache *cache, int error)
 {
+    bool full = is_full(cache, error);
+    if (full && error == EIO)
+        error = ENOSPC;
     jc_writer_close(&cache->writer);
     if (cache->disk_reason[0] == '\0') {
         if (error == EOVERFLOW)
@@ -650,9 +663,8 @@ static void stop_writing(struct jc_cache *cache, int error)
         else
             snprintf(cache->disk_reason, JC_REASON_SIZE, "writing to %s failed: %s; %s",
                      cache->folder.path, error > 0 ? strerror(error) : mdb_strerror(error),
-                     error == ENOSPC || error == EDQUOT
-                         ? "free some space or lower JITCACHE_MAX_BYTES"
-                         : "look at the disk, or set JITCACHE_DIR");
+                     full ? "free some space or lower JITCACHE_MAX_BYTES"
+                          : "look at the disk, or set JITCACHE_DIR");
     }
     set_state(cache, JC_CACHE_READ_ONLY, cache->disk_reason);
     snprintf(cache->notice, sizeof(cache->notice), "the cache is only read from now on: %.400s",
