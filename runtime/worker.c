@@ -122,12 +122,12 @@ int main(void)
         return 2;
     }
     leave_parent();
-    struct worker worker = {0};
+    // NVRTC stays open to the end: its threads and its exit handlers are its own affair.
+    static struct worker worker;
     while (serve(&worker))
         ;
     for (size_t i = 0; i < JC_MAX_ROOTS; i++)
         free(worker.include_options[i]);
     jc_toolchain_finish(&worker.toolchain);
-    // NVRTC stays open: its threads and its exit handlers are its own affair.
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #include <ftw.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 #include <jitcache/jitcache.h>
 
-// --- a folder for each test -----------------------------------------------------------------------
+// --- a folder for each test ----------------------------------------------------------------------
 
 static char folder[PATH_MAX];
 static char forward[PATH_MAX]; // the NVRTC that counts
@@ -93,7 +94,7 @@ static size_t compiles(void)
     return lines;
 }
 
-// --- a context and what it does -------------------------------------------------------------------
+// --- a context and what it does ------------------------------------------------------------------
 
 #define MAX_EVENTS 64
 
@@ -213,7 +214,7 @@ static void open_four(struct fixture *fixture, const char *where)
     open_plan(fixture, name, jc_plan_params());
 }
 
-// --- tests ----------------------------------------------------------------------------------------
+// --- tests ---------------------------------------------------------------------------------------
 
 static void compiles_are_counted_right_and_not_repeated(void **state)
 {
@@ -305,8 +306,8 @@ static void the_template_is_stored_once_and_named_by_its_variants(void **state)
     static const char tail[] = "\ndescription_size=0\nsource=/*jitcache\n";
     assert_memory_equal(record.text, head, sizeof(head) - 1);
     assert_memory_equal((const char *) record.text + sizeof(head) - 1 + 32, tail, sizeof(tail) - 1);
-    assert_int_equal(record.text_size, sizeof(head) - 1 + 32 + strlen("\ndescription_size=0\nsource=")
-                     + strlen(four));
+    assert_int_equal(record.text_size, sizeof(head) - 1 + 32
+                     + strlen("\ndescription_size=0\nsource=") + strlen(four));
     assert_memory_equal(record.metadata, "name=k\n", 7);
     assert_non_null(memmem(record.payload, record.payload_size, part, strlen(part)));
     jc_record_finish(&record);
@@ -626,8 +627,8 @@ static void missing_toolkit_headers_matter_where_they_are_needed(void **state)
     open_plan(&f, "t/k.cu", jc_plan_params());
     prewarm(&f);
     assert_report(&f, 0, 0, 0, 1);
-    if (!strstr(f.message, "if cuda_fp16.h is one of them, install the toolkit or the Python package"
-                           " nvidia-cuda-runtime for CUDA 98.0"))
+    if (!strstr(f.message, "if cuda_fp16.h is one of them, install the toolkit or the Python"
+                           " package nvidia-cuda-runtime for CUDA 98.0"))
         fail_msg("%s", f.message);
     close_all(&f);
 }
@@ -693,6 +694,50 @@ static void a_forked_child_compiles_with_a_worker_of_its_own(void **state)
     assert_int_equal(status, 0);
     prewarm(&f);
     assert_report(&f, f.report.planned, 0, 0, 0);
+    close_all(&f);
+}
+
+struct racer {
+    struct jc_context *context;
+    const struct jc_plan *plan;
+    struct jc_prewarm_report report;
+    enum jc_result result;
+};
+
+static void *race(void *user)
+{
+    struct racer *racer = user;
+    char arch[JC_ARCH_SIZE];
+    racer->result = jc_context_arch(racer->context, NULL, "9.0", arch, NULL);
+    if (racer->result == JC_OK)
+        racer->result = jc_context_prewarm(
+            racer->context, racer->plan,
+            jc_prewarm_params(.capabilities = hopper, .num_capabilities = 1), &racer->report, NULL);
+    return NULL;
+}
+
+static void threads_that_share_a_context_share_the_work(void **state)
+{
+    (void) state;
+    enum { THREADS = 4 };
+    struct racer racers[THREADS];
+    pthread_t threads[THREADS];
+    struct fixture f = {0};
+    open_four(&f, "t");
+    open_context(&f, jc_context_params(.disable = false));
+    for (size_t i = 0; i < THREADS; i++) {
+        racers[i] = (struct racer){.context = f.context, .plan = f.plan};
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    }
+    size_t compiled = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(racers[i].result, JC_OK);
+        assert_int_equal(racers[i].report.failed, 0);
+        compiled += racers[i].report.compiled;
+    }
+    assert_int_equal(compiled, racers[0].report.planned);
+    assert_int_equal(compiles(), compiled);
     close_all(&f);
 }
 
@@ -824,6 +869,7 @@ int main(void)
         IN_A_FOLDER(a_cache_that_cannot_be_written_serves_hits_alone),
         IN_A_FOLDER(the_toolchain_is_described),
         IN_A_FOLDER(a_forked_child_compiles_with_a_worker_of_its_own),
+        IN_A_FOLDER(threads_that_share_a_context_share_the_work),
         IN_A_FOLDER(wrong_settings_are_named),
         IN_A_FOLDER(settings_of_the_environment_are_taken_and_yield_to_fields),
         IN_A_FOLDER(wrong_calls_are_answered),

@@ -3,8 +3,8 @@
 //
 //   JITCACHE_REAL_NVRTC   the real library; without it the loader's libnvrtc.so.13 or .12
 //   JITCACHE_NVRTC_COUNT  a file that gets one line for each nvrtcCompileProgram: the options
-//   JITCACHE_NVRTC_ACT    what nvrtcCompileProgram does instead: "abort", "hang", "fail"; followed by
-//                         ":FILE" it does so as long as that file is not there, and makes it
+//   JITCACHE_NVRTC_ACT    what nvrtcCompileProgram does instead: "abort", "hang", "fail"; followed
+//                         by ":FILE" it does so as long as that file is not there, and makes it
 //   JITCACHE_NVRTC_VERSION  what nvrtcVersion says instead, such as "98.0"
 //
 // The probes for options that the worker makes at its start are passed on and not counted.

@@ -16,7 +16,7 @@
 #include "runtime/directive.h"
 #include "runtime/include.h"
 
-// --- directives -----------------------------------------------------------------------------------
+// --- directives ----------------------------------------------------------------------------------
 
 static void every_include_is_seen_and_nothing_else(void **state)
 {
@@ -77,7 +77,7 @@ static void every_include_is_seen_and_nothing_else(void **state)
     }
 }
 
-// --- closures -------------------------------------------------------------------------------------
+// --- closures ------------------------------------------------------------------------------------
 
 static char folder[PATH_MAX];
 

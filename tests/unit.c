@@ -183,7 +183,7 @@ static void what_a_version_lacks_is_not_asked_of_it(void **state)
     tear_down(&fixture);
 }
 
-// --- with the real compiler -----------------------------------------------------------------------
+// --- with the real compiler ----------------------------------------------------------------------
 
 static struct jc_compiler *compiler;
 
@@ -339,8 +339,8 @@ static void the_declared_signature_is_the_kernels(void **state)
         if (matches != cases[i].matches)
             fail_msg("%s for %s: %s", cases[i].declared, cases[i].taken, answer.job.log);
         if (count)
-            snprintf(says, sizeof(says), "k.cu(4): error: static assertion failed with \"jitcache: 2"
-                     " arguments are declared, the kernel takes another number\"");
+            snprintf(says, sizeof(says), "k.cu(4): error: static assertion failed with \"jitcache:"
+                     " 2 arguments are declared, the kernel takes another number\"");
         else
             snprintf(says, sizeof(says), "k.cu(5): error: static assertion failed with \"jitcache:"
                      " argument 2 'b' is declared %s, the kernel takes something else\"",
