@@ -103,7 +103,9 @@ static bool try_library(void *user, const char *file)
         jc_nvrtc_version(search->nvrtc, &major, &minor);
         jc_buffer_print(&search->tried, "%s: NVRTC %d.%d\n", file, major, minor);
     } else {
-        jc_buffer_print(&search->tried, "%s: %s\n", file, why.text);
+        // The loader's own messages begin with the file.
+        bool named = strncmp(why.text, file, strlen(file)) == 0;
+        jc_buffer_print(&search->tried, "%s%s%s\n", named ? "" : file, named ? "" : ": ", why.text);
     }
     return search->result != JC_ERROR_TOOLCHAIN;
 }
@@ -152,9 +154,10 @@ static enum jc_result find_library(const char *file, const char *origin, struct 
         if (search->result != JC_OK)
             jc_fail(error, search->result, "no usable NVRTC was found; install a CUDA toolkit of"
                     " version %d.%d or newer, or the Python package nvidia-cuda-nvrtc in an active"
-                    " environment, or set JITCACHE_NVRTC to a libnvrtc.so. Looked at:\n%s",
+                    " environment, or set JITCACHE_NVRTC to a libnvrtc.so. Looked at:\n%.*s",
                     JC_NVRTC_OLDEST_MAJOR, JC_NVRTC_OLDEST_MINOR,
-                    search->tried.data ? search->tried.data : "nothing");
+                    search->tried.size ? (int) search->tried.size - 1 : 0,
+                    search->tried.data ? search->tried.data : "");
     }
     return search->result;
 }

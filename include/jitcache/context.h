@@ -97,8 +97,9 @@ struct jc_prewarm_params {
     size_t num_capabilities;
     bool check; // compile nothing
     bool retry; // compile again what failed before and has not expired
-    // On the calling thread, after each variant. False stops: no further compile is started, and
-    // the report counts what was done until then.
+    // On the calling thread, after each variant. False stops: no further compile is started, one
+    // that runs is given up, and the report counts what was done until then. May use the context's
+    // cache, but not call the context.
     bool (*progress)(void *user, const struct jc_prewarm_event *event);
     void *user;
 };
