@@ -24,7 +24,7 @@ struct checker {
     size_t num_symbols;
 };
 
-// --- texts ----------------------------------------------------------------------------------------
+// --- texts ---------------------------------------------------------------------------------------
 
 // Refuses the field at `place`; `text` is what stands there, if anything does, and gives the line.
 static enum jc_result refuse(const struct checker *checker, const struct jc_place *place,
@@ -146,7 +146,7 @@ static enum jc_result keep_list(const struct checker *checker, const char *field
     return JC_OK;
 }
 
-// --- the kernel -----------------------------------------------------------------------------------
+// --- the kernel ----------------------------------------------------------------------------------
 
 static enum jc_result check_options(struct checker *checker)
 {
@@ -257,7 +257,7 @@ static enum jc_result check_name_expression(const struct checker *checker)
     return JC_OK;
 }
 
-// --- parameters -----------------------------------------------------------------------------------
+// --- parameters ----------------------------------------------------------------------------------
 
 static enum jc_result keep_value(const struct checker *checker, const struct jc_place *place,
                                  const struct jc_parameter *parameter, const char *text,
@@ -334,8 +334,8 @@ static enum jc_result check_dispatch(struct checker *checker, struct jc_place *p
                           "value: ...}", i + 1);
         if (!one->when && i + 1 < count)
             return refuse(checker, place, one->value,
-                          "case %zu has no `when`, so that the ones after it are never reached; put "
-                          "it last", i + 1);
+                          "case %zu has no `when`, so that the ones after it are never reached; "
+                          "put it last", i + 1);
         if (one->when && i + 1 == count)
             return refuse(checker, place, one->when,
                           "no value where no `when` holds; end the list with {value: ...}");
@@ -459,7 +459,7 @@ static enum jc_result check_parameters(struct checker *checker)
     return check_value_macros(checker);
 }
 
-// --- arguments ------------------------------------------------------------------------------------
+// --- arguments -----------------------------------------------------------------------------------
 
 // A parameter's name inside the type of an argument, or NULL.
 static const char *parameter_in(const struct jc_template *tmpl, const char *type)
@@ -671,7 +671,7 @@ static enum jc_result check_arguments(struct checker *checker)
     return JC_OK;
 }
 
-// --- expressions ----------------------------------------------------------------------------------
+// --- expressions ---------------------------------------------------------------------------------
 
 static const char *opaque_kind(const struct jc_argument *argument)
 {
@@ -760,7 +760,7 @@ static enum jc_result compile_dispatch(struct checker *checker, size_t index)
     return JC_OK;
 }
 
-// --- launch ---------------------------------------------------------------------------------------
+// --- launch --------------------------------------------------------------------------------------
 
 static enum jc_result check_constant(const struct checker *checker, const struct jc_place *place,
                                      const struct jc_expression *expression, const char *from,
@@ -770,8 +770,8 @@ static enum jc_result check_constant(const struct checker *checker, const struct
     if (!expression || !jc_expression_is_constant(expression, &value) ||
         (value >= min && value <= max))
         return JC_OK;
-    return refuse(checker, place, from, "%" PRId64 " is not between %" PRId64 " and %" PRId64, value,
-                  min, max);
+    return refuse(checker, place, from, "%" PRId64 " is not between %" PRId64 " and %" PRId64,
+                  value, min, max);
 }
 
 static enum jc_result check_size(struct checker *checker, const char *field, const char *from,
@@ -870,10 +870,10 @@ static enum jc_result check_launch(struct checker *checker)
     return JC_OK;
 }
 
-// --- order ----------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
-// A walk through what follows from what, depth first, which gives the order of computation and finds
-// circles. `path` is what is being looked at.
+// A walk through what follows from what, depth first, which gives the order of computation and
+// finds circles. `path` is what is being looked at.
 struct walk {
     const struct checker *checker;
     enum { UNSEEN, ON_PATH, DONE } *states;
@@ -963,7 +963,7 @@ static enum jc_result find_order(struct checker *checker)
     return result;
 }
 
-// --- the source -----------------------------------------------------------------------------------
+// --- the source ----------------------------------------------------------------------------------
 
 // Looks for JC_FACT(name) in the code of the source, outside comments and literals.
 static void find_facts(struct jc_template *tmpl)

@@ -9,7 +9,7 @@
 #include "nearest.h"
 #include "yaml.h"
 
-// --- tables of fields -----------------------------------------------------------------------------
+// --- tables of fields ----------------------------------------------------------------------------
 
 struct reader {
     struct jc_arena *arena;
@@ -92,7 +92,7 @@ static enum jc_result refuse_kind(struct reader *reader, const struct jc_place *
                          "%s where %s is expected", kinds[value->kind], expected);
 }
 
-// --- values ---------------------------------------------------------------------------------------
+// --- values --------------------------------------------------------------------------------------
 
 static enum jc_result read_text(struct reader *reader, const struct jc_place *place,
                                 const struct jc_yaml *value, void *target)
@@ -113,7 +113,8 @@ struct texts {
 };
 
 #define IS_TEXTS(type, first, second) \
-    _Static_assert(offsetof(type, second) == offsetof(type, first) + offsetof(struct texts, count), \
+    _Static_assert(offsetof(type, second) - offsetof(type, first) == \
+                       offsetof(struct texts, count), \
                    "a list and its length stand side by side")
 IS_TEXTS(struct jc_description, options, num_options);
 IS_TEXTS(struct jc_description, include, num_include);
@@ -259,7 +260,7 @@ static enum jc_result read_tensormap(struct reader *reader, const struct jc_plac
                          "program and pass it as bytes[128]");
 }
 
-// --- structs --------------------------------------------------------------------------------------
+// --- structs -------------------------------------------------------------------------------------
 
 // A list of maps as an array of structs.
 struct record {
@@ -335,8 +336,8 @@ static enum jc_result read_dispatch(struct reader *reader, const struct jc_place
 }
 
 static const char annotated_parameter[] =
-    "a parameter is a compile-time input and always part of the key; make it an argument, or remove "
-    "the field";
+    "a parameter is a compile-time input and always part of the key; make it an argument, or "
+    "remove the field";
 
 static const struct field parameter_fields[] = {
     {"name", read_text, offsetof(struct jc_parameter_description, name)},
@@ -463,7 +464,8 @@ enum jc_result jc_description_read(struct jc_arena *arena, const char *yaml, siz
     file->description = (struct jc_description){.size = sizeof(file->description)};
     struct jc_place place = {.line = first_line};
     struct jc_yaml *root;
-    enum jc_result result = jc_yaml_parse(arena, yaml, size, first_line, &file->lines, &root, error);
+    enum jc_result result =
+        jc_yaml_parse(arena, yaml, size, first_line, &file->lines, &root, error);
     if (result)
         return result;
     if (!root || root->kind != JC_YAML_MAP)
@@ -478,7 +480,7 @@ enum jc_result jc_description_read(struct jc_arena *arena, const char *yaml, siz
     return result;
 }
 
-// --- the writer -----------------------------------------------------------------------------------
+// --- the writer ----------------------------------------------------------------------------------
 
 static void write_quoted(FILE *out, const char *text)
 {

@@ -9,7 +9,7 @@
 #include "nearest.h"
 #include "number.h"
 
-// --- operations -----------------------------------------------------------------------------------
+// --- operations ----------------------------------------------------------------------------------
 
 enum operation {
     NUMBER, // push the operand
@@ -185,7 +185,7 @@ static void print_fault(unsigned operation, unsigned fault, int64_t a, int64_t b
         snprintf(text + length, size - (size_t) length, " %s", fault_texts[fault]);
 }
 
-// --- the compiler ---------------------------------------------------------------------------------
+// --- the compiler --------------------------------------------------------------------------------
 
 #define MAX_STACK 64
 
@@ -300,7 +300,8 @@ static enum jc_result refuse_token(struct compiler *compiler, const char *expect
 {
     const struct token *token = &compiler->token;
     if (token->kind == TOKEN_END)
-        return refuse(compiler, token->column, "the expression ends where %s is expected", expected);
+        return refuse(compiler, token->column, "the expression ends where %s is expected",
+                      expected);
     return refuse(compiler, token->column, "'%.*s' where %s is expected", (int) token->length,
                   token->text, expected);
 }
@@ -397,7 +398,8 @@ static const struct function {
 static enum jc_result refuse_name(struct compiler *compiler, const struct token *token)
 {
     char name[64], question[JC_NEAREST_SIZE];
-    snprintf(name, sizeof(name), "%.*s", token->length < 63 ? (int) token->length : 63, token->text);
+    snprintf(name, sizeof(name), "%.*s", token->length < 63 ? (int) token->length : 63,
+             token->text);
     struct jc_nearest nearest = {.word = name};
     for (size_t i = 0; i < compiler->num_symbols; i++)
         jc_nearest_offer(&nearest, compiler->symbols[i].name);
@@ -456,8 +458,8 @@ static enum jc_result compile_name(struct compiler *compiler)
         return use_slot(compiler, symbol, name.column);
     case JC_SYMBOL_ENUM:
         return refuse(compiler, name.column,
-                      "'%s' is an enum: compare it with one of its values, with the enum on the left "
-                      "of == or !=", symbol->name);
+                      "'%s' is an enum: compare it with one of its values, with the enum on the "
+                      "left of == or !=", symbol->name);
     case JC_SYMBOL_OPAQUE:
         break;
     }
@@ -634,7 +636,7 @@ bool jc_expression_is_constant(const struct jc_expression *expression, int64_t *
     return true;
 }
 
-// --- one point ------------------------------------------------------------------------------------
+// --- one point -----------------------------------------------------------------------------------
 
 // A value that could not be computed goes up the stack like any other and spoils what uses it, but
 // for the right side of an && or || that the left side decides. So no jumps are needed.
@@ -685,7 +687,7 @@ enum jc_result jc_expression_eval(const struct jc_expression *expression, const 
     return JC_OK;
 }
 
-// --- many points ----------------------------------------------------------------------------------
+// --- many points ---------------------------------------------------------------------------------
 
 static void spread(struct jc_block *block, size_t count)
 {

@@ -49,8 +49,8 @@ static bool closes_alone(const struct jc_token *comment)
 }
 
 static const char early_end[] =
-    "'*/' ends the front matter here, in the middle of the YAML; inside it write '* /' with a blank "
-    "between, and put the closing '*/' on a line of its own";
+    "'*/' ends the front matter here, in the middle of the YAML; inside it write '* /' with a "
+    "blank between, and put the closing '*/' on a line of its own";
 
 // What follows the front matter: no second one, and no sign that the first ended too early.
 static enum jc_result check_rest(struct jc_scanner *scanner, const struct jc_token *comment,
@@ -83,8 +83,8 @@ static enum jc_result check_elsewhere(struct jc_scanner *scanner, struct jc_toke
     for (; token.kind != JC_TOKEN_END; token = jc_scanner_next(scanner))
         if (is_opening(&token))
             return refuse(lines, token.line, error,
-                          "the front matter must be the first comment of the file; only blank lines "
-                          "and // comments may stand before it");
+                          "the front matter must be the first comment of the file; only blank "
+                          "lines and // comments may stand before it");
     return JC_OK;
 }
 

@@ -17,8 +17,8 @@ struct jc_frontmatter {
     unsigned line; // of the source, counted from 1, in which the YAML begins
 };
 
-// Finds the front matter, which may have blank lines and // comments before it. A source without one
-// is no error; one that stands elsewhere, is a second one, or ends too early is.
+// Finds the front matter, which may have blank lines and // comments before it. A source without
+// one is no error; one that stands elsewhere, is a second one, or ends too early is.
 // JC_ERROR_TEMPLATE.
 enum jc_result jc_frontmatter_find(const char *source, size_t size, const struct jc_lines *lines,
                                    struct jc_frontmatter *frontmatter, struct jc_error *error);

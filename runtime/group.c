@@ -9,7 +9,7 @@
 #include "cache/report.h"
 #include "place.h"
 
-// --- numbering codes ------------------------------------------------------------------------------
+// --- numbering codes -----------------------------------------------------------------------------
 
 // Gives each different code a number, 0, 1, 2, ... in the order of first sight. Open addressing; a
 // number of 0 marks a free place, so what is stored is one more.
@@ -86,7 +86,7 @@ static void finish_numbering(struct numbering *numbering)
     free(numbering->numbers);
 }
 
-// --- an enumeration -------------------------------------------------------------------------------
+// --- an enumeration ------------------------------------------------------------------------------
 
 // How one observed slot enters the code of a point: code = code * radix + state. Where the product
 // would not fit, or the states are values, they are numbered first.
@@ -207,9 +207,10 @@ static void finish(struct enumeration *enumeration)
     jc_arena_finish(&enumeration->arena);
 }
 
-// --- values ---------------------------------------------------------------------------------------
+// --- values --------------------------------------------------------------------------------------
 
-// Fills the columns of the ranged arguments with the next points, the last argument running fastest.
+// Fills the columns of the ranged arguments with the next points, the last argument running
+// fastest.
 static void fill_points(struct enumeration *enumeration, size_t count)
 {
     const struct jc_group *group = enumeration->group;
@@ -235,8 +236,8 @@ static int64_t number_at(const struct jc_column *column, size_t point)
     return column->values[column->uniform ? 0 : point];
 }
 
-// Says at which values the expression of `slot` failed, and how. `message` NULL: evaluates it again,
-// at this point alone, for the reason.
+// Says at which values the expression of `slot` failed, and how. `message` NULL: evaluates it
+// again, at this point alone, for the reason.
 static enum jc_result fail_at(struct enumeration *enumeration, unsigned slot,
                               const struct jc_expression *expression, size_t point,
                               const char *message)
@@ -314,7 +315,8 @@ static enum jc_result derive(struct enumeration *enumeration, unsigned slot)
 #define UNDECIDED 0xff
 _Static_assert(JC_MAX_DISPATCH < UNDECIDED, "a case fits in a byte");
 
-// The first case whose condition holds; a condition that fails is an error only where it is reached.
+// The first case whose condition holds; a condition that fails is an error only where it is
+// reached.
 static enum jc_result dispatch(struct enumeration *enumeration, unsigned slot)
 {
     const struct jc_parameter *parameter = parameter_of(enumeration->group, slot);
@@ -343,7 +345,7 @@ static enum jc_result dispatch(struct enumeration *enumeration, unsigned slot)
     return JC_OK;
 }
 
-// --- states ---------------------------------------------------------------------------------------
+// --- states --------------------------------------------------------------------------------------
 
 static void observe_facet(const struct jc_facet *facet, int64_t state, const int64_t *values,
                           size_t count, int64_t *states)

@@ -16,9 +16,10 @@ static const struct {
 } refused[] = {
     {"-I", "folders for #include stand in the field `include`"},
     {"--include-path=", "folders for #include stand in the field `include`"},
-    {"-include", "a file that is included unseen is not in the key; write the #include in the source"},
-    {"--pre-include=", "a file that is included unseen is not in the key; write the #include in the "
-                       "source"},
+    {"-include", "a file that is included unseen is not in the key; write the #include in the "
+                 "source"},
+    {"--pre-include=", "a file that is included unseen is not in the key; write the #include in "
+                       "the source"},
     {"-arch=", "the architecture is chosen for each device; remove it, or write arch: portable"},
     {"--gpu-architecture=",
      "the architecture is chosen for each device; remove it, or write arch: portable"},

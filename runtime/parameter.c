@@ -47,7 +47,8 @@ static enum jc_result refuse_value(const struct jc_parameter *parameter, const c
             length += (size_t) snprintf(list + length, sizeof(list) - length, "%s%s",
                                         i ? ", " : "", parameter->values[i]);
     }
-    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "'%s' is not a value of %s%s; its values are %s",
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                   "'%s' is not a value of %s%s; its values are %s",
                    text, parameter->name, jc_nearest_question(&nearest, question), list);
 }
 

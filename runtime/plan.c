@@ -72,7 +72,7 @@ struct planner {
     int64_t *numbers; // of each slot, where it is the same for all points
 };
 
-// --- what follows from what -----------------------------------------------------------------------
+// --- what follows from what ----------------------------------------------------------------------
 
 static bool is_ranged(const struct planner *planner, unsigned argument)
 {
@@ -170,7 +170,7 @@ static enum jc_result check_ranges(const struct planner *planner)
                    "`range` or `typical` in the template", tmpl->name, list);
 }
 
-// --- groups ---------------------------------------------------------------------------------------
+// --- groups --------------------------------------------------------------------------------------
 
 // Slots that are observed and share ranged arguments belong together, and so on until nothing is
 // shared: `sets` become disjoint.
@@ -236,7 +236,8 @@ static enum jc_result make_group(struct planner *planner, const struct set *set)
             group->ranged[group->num_ranged++] = planner->ranged[i];
     for (size_t i = 0; i < tmpl->num_order; i++) {
         unsigned slot = tmpl->order[i];
-        bool given = slot >= tmpl->num_arguments && !is_dispatched(planner, slot - tmpl->num_arguments);
+        bool given = slot >= tmpl->num_arguments &&
+                     !is_dispatched(planner, slot - tmpl->num_arguments);
         if (computed[slot] && !given)
             group->computed[group->num_computed++] = slot;
     }
@@ -265,7 +266,7 @@ static enum jc_result make_groups(struct planner *planner)
     return result;
 }
 
-// --- variants -------------------------------------------------------------------------------------
+// --- variants ------------------------------------------------------------------------------------
 
 static bool reserve(struct jc_plan *plan, size_t more)
 {
@@ -331,7 +332,8 @@ static void apply_state(const struct jc_group *group, const int64_t *row,
     }
 }
 
-static bool is_generic(const struct planner *planner, const struct jc_specialization *specialization)
+static bool is_generic(const struct planner *planner,
+                       const struct jc_specialization *specialization)
 {
     const struct jc_template *tmpl = planner->tmpl;
     for (size_t i = 0; i < tmpl->num_arguments; i++)
@@ -461,7 +463,7 @@ finish_scratch:
     return result;
 }
 
-// --- combinations of parameter values -------------------------------------------------------------
+// --- combinations of parameter values ------------------------------------------------------------
 
 static void set_numbers(struct planner *planner)
 {
@@ -543,7 +545,7 @@ static enum jc_result add_generic(struct planner *planner)
     return result;
 }
 
-// --- causes ---------------------------------------------------------------------------------------
+// --- causes --------------------------------------------------------------------------------------
 
 // The names of the ranged arguments that a slot follows from.
 static const char *source_of(struct planner *planner, unsigned slot)
@@ -646,7 +648,7 @@ static enum jc_result find_causes(struct planner *planner)
     return result;
 }
 
-// --- plans ----------------------------------------------------------------------------------------
+// --- plans ---------------------------------------------------------------------------------------
 
 static enum jc_result prepare(struct planner *planner, const struct jc_plan_params *params)
 {

@@ -5,7 +5,8 @@
 
 static bool is_word_start(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char) c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (unsigned char) c >= 0x80;
 }
 
 static bool is_digit(char c)

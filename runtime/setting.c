@@ -52,7 +52,7 @@ static enum jc_result refuse_name(const struct jc_template *tmpl, const char *na
                    what, name, jc_nearest_question(&nearest, question), what, list);
 }
 
-// --- parameters -----------------------------------------------------------------------------------
+// --- parameters ----------------------------------------------------------------------------------
 
 // The end of the first of the values in a list: the next comma that stands in no brackets, as in
 // "pair<int,int>,float".
@@ -172,7 +172,7 @@ static enum jc_result resolve_parameters(const struct jc_template *tmpl,
     return refuse_missing(tmpl, settings, error);
 }
 
-// --- arguments ------------------------------------------------------------------------------------
+// --- arguments -----------------------------------------------------------------------------------
 
 static enum jc_result resolve_ranges(const struct jc_template *tmpl,
                                      const struct jc_plan_params *params,

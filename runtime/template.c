@@ -15,7 +15,7 @@
 #include "frontmatter.h"
 #include "yaml.h"
 
-// --- files ----------------------------------------------------------------------------------------
+// --- files ---------------------------------------------------------------------------------------
 
 static bool ends_in(const char *text, const char *ending)
 {
@@ -109,7 +109,7 @@ close_file:
     return result;
 }
 
-// --- finding the description ----------------------------------------------------------------------
+// --- finding the description ---------------------------------------------------------------------
 
 // What jc_template_create has gathered before the description is checked.
 struct loading {
@@ -199,8 +199,8 @@ static enum jc_result load_described(struct loading *loading)
     const char *folder = folder_of(arena, file);
     if (!folder)
         return jc_fail_memory(loading->error);
-    const char *source = loading->description.source ? join(arena, folder, loading->description.source)
-                                                     : sibling_of(arena, file, ".cu");
+    const char *named = loading->description.source;
+    const char *source = named ? join(arena, folder, named) : sibling_of(arena, file, ".cu");
     if (!source)
         return jc_fail_memory(loading->error);
     result = read_source(loading, source);
@@ -256,7 +256,8 @@ static enum jc_result load(struct loading *loading)
     if (!params->text && ends_in(params->file, ".yaml")) {
         if (params->description)
             return jc_fail(loading->error, JC_ERROR_INVALID_ARGUMENT,
-                           "%s: a description in a struct and one in a file; give one", params->file);
+                           "%s: a description in a struct and one in a file; give one",
+                           params->file);
         return load_described(loading);
     }
     loading->source_file = params->file;
@@ -277,7 +278,7 @@ static enum jc_result load(struct loading *loading)
                                frontmatter.line, false, &loading->description, loading->error);
 }
 
-// --- the template ---------------------------------------------------------------------------------
+// --- the template --------------------------------------------------------------------------------
 
 static bool keep_dir(struct loading *loading)
 {

@@ -29,7 +29,12 @@ struct jc_argument {
     unsigned line;
 };
 
-enum jc_parameter_kind { JC_PARAMETER_INT, JC_PARAMETER_BOOL, JC_PARAMETER_ENUM, JC_PARAMETER_TYPE };
+enum jc_parameter_kind {
+    JC_PARAMETER_INT,
+    JC_PARAMETER_BOOL,
+    JC_PARAMETER_ENUM,
+    JC_PARAMETER_TYPE
+};
 
 struct jc_dispatch {
     const struct jc_expression *when; // NULL in the last: always
@@ -39,7 +44,7 @@ struct jc_dispatch {
 struct jc_parameter {
     const char *name;
     enum jc_parameter_kind kind;
-    const char *const *values; // canonical; what is allowed, or NULL for anything. Never NULL for enum
+    const char *const *values; // canonical; what is allowed. NULL, but not for enum: anything
     size_t num_values;
     const char *default_value; // canonical or NULL
     const struct jc_dispatch *dispatch;
@@ -69,7 +74,7 @@ struct jc_template {
     struct jc_arena arena; // everything below lives here
     const char *name;
     const char *file;      // as given, or NULL
-    const char *base_name; // of the file, or "NAME.cu": what the compiler is told the source is called
+    const char *base_name; // of the file, or "NAME.cu": the source's name for the compiler
     const char *line_name; // of the file that the `line` fields count in: base_name, or "x.yaml"
     const char *dir;       // for includes; NULL: none
     const char *source;

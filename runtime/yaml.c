@@ -53,7 +53,8 @@ static enum jc_result check_text(struct builder *builder, const yaml_event_t *ev
     size_t length = event->data.scalar.length;
     unsigned line = event_line(builder, event);
     if (has_control_character(text, length))
-        return refuse(builder, line, "a control character in a value; write plain text on one line");
+        return refuse(builder, line,
+                      "a control character in a value; write plain text on one line");
     if (builder->flow > 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
         has_open_parenthesis(text))
         return jc_place_fail(builder->lines, &(struct jc_place){.line = line}, builder->error,

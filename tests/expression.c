@@ -95,11 +95,13 @@ static void wrong_expressions_are_refused_with_column_and_advice(void **state)
         {"n ? 1 : 2", "column 3 of 'n ? 1 : 2': there is no ?:"},
         {"n = 2", "'=' has no meaning here"},
         {"n & 2", "'&' has no meaning here"},
-        {"010", "column 1 of '010': a number with a leading zero could be octal; write it in decimal"},
+        {"010", "column 1 of '010': a number with a leading zero could be octal; write it in "
+                "decimal"},
         {"1_000", "not a whole number"},
         {"1.5", "'.' has no meaning here"},
         {"99999999999999999999", "does not fit in 64 bits"},
-        {"pointer + 1", "column 1 of 'pointer + 1': 'pointer' is a pointer and has no whole number"},
+        {"pointer + 1", "column 1 of 'pointer + 1': 'pointer' is a pointer and has no whole "
+                        "number"},
         {"format + 1", "'format' is an enum: write format == fp32"},
         {"1 + format", "'format' is an enum: compare it with one of its values"},
         {"format == fp16", "column 11 of 'format == fp16': 'fp16' is not a value of 'format'"},
@@ -204,7 +206,7 @@ static void slots_are_listed_once(void **state)
     jc_arena_finish(&arena);
 }
 
-// --- blocks against single points -----------------------------------------------------------------
+// --- blocks against single points ----------------------------------------------------------------
 
 static uint64_t random_state = 42;
 

@@ -43,7 +43,8 @@ static void front_matter_is_found_where_it_may_stand(void **state)
         // Neither of these is a second one, nor does anything end too early.
         "/*jitcache\nkernel: k\n*/\n/*jitcached */ /* jitcache */ // /*jitcache\n",
         "/*jitcache\nkernel: k\n*/\nconst char *s = \"/*jitcache\";\n",
-        "/*jitcache\nkernel: k */\nconst char *s = \"*/\", *t = R\"x(*/)\" */)x\"; char c = '\"';\n",
+        "/*jitcache\nkernel: k */\nconst char *s = \"*/\", *t = R\"x(*/)\" */)x\"; char c = "
+        "'\"';\n",
         "/*jitcache\nkernel: k */\nint y = 1'000 /* */ * 2; // */\n",
         "/*jitcache\n\"kernel\": 'k'\n*/",
         "/*jitcache\n{\"kernel\": \"\\u006b\"}\n*/",
@@ -67,23 +68,27 @@ static void broken_front_matter_is_refused_with_line_and_advice(void **state)
         {"/*jitcache\nkernel: k\n", "k.cu:1: the front matter is not closed"},
         {"/*jitcache", "k.cu:1: the front matter is not closed"},
         {"/*jitcache/", "no description"},
-        {"/*jitcache*/", "k.cu:1: the description is not a map of fields; begin with 'kernel: NAME'"},
+        {"/*jitcache*/", "k.cu:1: the description is not a map of fields; begin with 'kernel: "
+                         "NAME'"},
         {"/*jitcache\n# nothing\n*/", "k.cu:1: the description is not a map"},
         {"/*jitcache\n- kernel\n*/", "k.cu:1: the description is not a map"},
         {"/*jitcache\nkernel\n*/", "k.cu:1: the description is not a map"},
         // The comment ends at the first "*/", wherever the YAML is.
         {"/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, derive: \"2 */ 1\"}\n*/\n",
-         "k.cu:4: '*/' ends the front matter here, in the middle of the YAML; inside it write '* /'"},
+         "k.cu:4: '*/' ends the front matter here, in the middle of the YAML; inside it write '* "
+         "/'"},
         {"/*jitcache\nkernel: k\narguments: [{name: o, type: i32*/}]\n*/",
          "k.cu:3: '*/' ends the front matter here"},
         {"/*jitcache\nkernel: k # see a*/\nstate: per_variant\n*/\nint x;",
          "k.cu:2: '*/' ends the front matter here"},
         // YAML.
         {"/*jitcache\nkernel: k\narguments: [{name: n, type: i32}\n*/", "k.cu:4: not valid YAML: "},
-        {"/*jitcache\nkernel: k\n\tarch: exact\n*/", "k.cu:3: not valid YAML: found a tab character "
+        {"/*jitcache\nkernel: k\n\tarch: exact\n*/",
+         "k.cu:3: not valid YAML: found a tab character "
                                                     "that violates indentation in column 1"},
         {"/*jitcache\nkernel: \"k\n*/", "not valid YAML: found unexpected end of stream"},
-        {"/*jitcache\nkernel: k\n  arch: exact\n*/", "k.cu:3: not valid YAML: mapping values are not"},
+        {"/*jitcache\nkernel: k\n  arch: exact\n*/",
+         "k.cu:3: not valid YAML: mapping values are not"},
         {"/*jitcache\nkernel: %k\n*/", "k.cu:2: not valid YAML"},
         {"/*jitcache\nkernel: k\n---\nkernel: l\n*/", "k.cu:3: a second YAML document"},
         {"/*jitcache\n%YAML 1.1\n---\nkernel: k\n*/", "a YAML directive"},
@@ -99,7 +104,8 @@ static void broken_front_matter_is_refused_with_line_and_advice(void **state)
         {"/*jitcache\nkernel: |\n  k\n*/", "k.cu:2: a control character in a value"},
         {"/*jitcache\nkernel: k\nkernel: k\n*/",
          "k.cu:3: kernel: given twice, first in line 2; remove one"},
-        {"/*jitcache\nkernel: k\n? [a]\n: b\n*/", "k.cu:3: the name of a field must be a plain word"},
+        {"/*jitcache\nkernel: k\n? [a]\n: b\n*/",
+         "k.cu:3: the name of a field must be a plain word"},
         {"/*jitcache\nkernel: k\n<<: {arch: exact}\n*/", "k.cu:3: <<: unknown field"},
         {"/*jitcache\nkernel: k\xff\n*/", "k.cu:2: not UTF-8 text"},
         {"/*jitcache\nkernel: k\x01\n*/", "k.cu:2: not UTF-8 text"},
@@ -110,28 +116,34 @@ static void broken_front_matter_is_refused_with_line_and_advice(void **state)
          "k.cu:4: 'align(m' has an unbalanced parenthesis"},
         // Fields.
         {"/*jitcache\nkernel: k\n\n# x\nargument: []\n*/",
-         "k.cu:5: argument: unknown field; did you mean 'arguments'?; the fields here are kernel, "},
+         "k.cu:5: argument: unknown field; did you mean 'arguments'?; the fields here are "
+         "kernel, "},
         {"/*jitcache\nkernel: [k]\n*/", "k.cu:2: kernel: a list where a single value is expected"},
-        {"/*jitcache\nkernel: {k: 1}\n*/", "k.cu:2: kernel: a map where a single value is expected"},
+        {"/*jitcache\nkernel: {k: 1}\n*/",
+         "k.cu:2: kernel: a map where a single value is expected"},
         {"/*jitcache\nkernel:\n*/", "k.cu:2: kernel: there is no value; write one"},
         {"/*jitcache\nkernel: k\noptions: -lineinfo\n*/",
          "k.cu:3: options: a single value where a list such as [a, b] is expected"},
-        {"/*jitcache\nkernel: k\noptions: [[a]]\n*/", "k.cu:3: options: a list where a single value"},
+        {"/*jitcache\nkernel: k\noptions: [[a]]\n*/",
+         "k.cu:3: options: a list where a single value"},
         {"/*jitcache\nkernel: k\nsource: k.cu\n*/", "k.cu:3: source: only a .yaml file beside"},
         {"/*jitcache\nkernel: k\ndo_not_specialize: [n]\n*/",
          "k.cu:3: do_not_specialize: belongs to one argument; write it there"},
         {"/*jitcache\nkernel: k\narguments: {n: i32}\n*/",
          "k.cu:3: arguments: a map where a list such as [{name: n, type: i32}] is expected"},
-        {"/*jitcache\nkernel: k\narguments:\n  - n\n*/", "k.cu:4: arguments[0]: a single value where"},
+        {"/*jitcache\nkernel: k\narguments:\n  - n\n*/",
+         "k.cu:4: arguments[0]: a single value where"},
         {"/*jitcache\nkernel: k\narguments:\n  - name: n\n    tpye: i32\n*/",
          "k.cu:5: arguments[0] (n): tpye: unknown field; did you mean 'type'?"},
         {"/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, range: [1]}\n*/",
          "k.cu:4: arguments[0] (n): range: a range has two ends; write [1, 8192]"},
-        {"/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, facets: [{div: 16, one: 1}]}\n*/",
+        {"/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, facets: [{div: 16, one: "
+         "1}]}\n*/",
          "k.cu:4: arguments[0] (n): facets: a facet is one word or one pair"},
         {"/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, dispatch: []}\n*/",
          "arguments[0] (n): dispatch: only parameters are dispatched"},
-        {"/*jitcache\nkernel: k\nparameters:\n  - {name: T}\n  - name: U\n    do_not_specialize: true\n*/",
+        {"/*jitcache\nkernel: k\nparameters:\n  - {name: T}\n  - name: U\n    do_not_specialize: "
+         "true\n*/",
          "k.cu:6: parameters[1] (U): do_not_specialize: a parameter is a compile-time input"},
         {"/*jitcache\nkernel: k\nparameters:\n  - {name: T, fallback: 1}\n*/",
          "parameters[0] (T): fallback: stands at the top level; write fallback: {NAME: VALUE}"},
@@ -145,7 +157,8 @@ static void broken_front_matter_is_refused_with_line_and_advice(void **state)
          "k.cu:4: launch.gird: unknown field; did you mean 'grid'?"},
         {"/*jitcache\nkernel: k\nlaunch:\n  grid: [1, 2, 3, 4]\n*/",
          "k.cu:4: launch.grid: one to three expressions"},
-        {"/*jitcache\nkernel: k\narguments:\n  - {name: t, type: tensormap, tensormap: {bse: p}}\n*/",
+        {"/*jitcache\nkernel: k\narguments:\n  - {name: t, type: tensormap, tensormap: {bse: "
+         "p}}\n*/",
          "k.cu:4: arguments[0] (t): tensormap.bse: unknown field; did you mean 'base'?"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -157,7 +170,8 @@ static void tensor_maps_are_reserved(void **state)
     (void) state;
     static const char *const cases[] = {
         "/*jitcache\nkernel: k\narguments: [{name: t, type: tensormap}]\n*/",
-        "/*jitcache\nkernel: k\narguments: [{name: t, tensormap: {base: p, dims: [m, n], box: [8]}}]\n*/",
+        "/*jitcache\nkernel: k\narguments: [{name: t, tensormap: {base: p, dims: [m, n], box: "
+        "[8]}}]\n*/",
     };
     for (size_t i = 0; i < 2; i++)
         expect(cases[i], strlen(cases[i]), JC_ERROR_UNSUPPORTED,

@@ -22,7 +22,8 @@ static struct jc_template *make_template(const char *text)
     return tmpl;
 }
 
-static struct jc_plan *make_plan(const struct jc_template *tmpl, const struct jc_plan_params *params)
+static struct jc_plan *make_plan(const struct jc_template *tmpl,
+                                 const struct jc_plan_params *params)
 {
     struct jc_plan *plan;
     struct jc_error error;
@@ -42,7 +43,7 @@ static void expect_refused(const struct jc_template *tmpl, const struct jc_plan_
     assert_null(plan);
 }
 
-// --- the seed kernel ------------------------------------------------------------------------------
+// --- the seed kernel -----------------------------------------------------------------------------
 
 // The arguments of the kernel of a published fix, which annotated num_tokens and left
 // scale_stride_k: half of its variants stayed.
@@ -58,7 +59,8 @@ static const char seed[] =
     "  - {name: fp8_stride_group, type: i64, derive: num_tokens * heads_per_group * 512}\n"
     "  - {name: scale_stride_group, type: i64,\n"
     "     derive: heads_per_group * scale_stride_k * (1 + 3 * (scale_format == fp32))}\n"
-    "  - {name: scale_stride_k, type: i64, derive: \"align(num_tokens, 4)\", do_not_specialize: true}\n"
+    "  - {name: scale_stride_k, type: i64, derive: \"align(num_tokens, 4)\", do_not_specialize: "
+    "true}\n"
     "*/\n"
     "JC_FACT(num_tokens); JC_FACT(heads); JC_FACT(fp8_stride_group); JC_FACT(scale_stride_group);\n"
     "JC_FACT(scale_stride_k);\n";
@@ -166,7 +168,7 @@ static void causes_name_the_facets_that_vary_and_where_they_come_from(void **sta
     jc_template_destroy(&tmpl);
 }
 
-// --- what counts and what does not ----------------------------------------------------------------
+// --- what counts and what does not ---------------------------------------------------------------
 
 #define PLAN_TEXT(yaml, code) "/*jitcache\nkernel: k\n" yaml "\n*/\n" code
 
@@ -203,7 +205,8 @@ static void variants_are_counted_exactly(void **state)
         {PLAN_TEXT("arguments: [{name: n, type: i32, typical: 32}]", "JC_FACT(n)"), 1, 1},
         {PLAN_TEXT("arguments: [{name: n, type: i32, range: [0, 40], do_not_specialize: true}]",
                    "JC_FACT(n)"), 1, 0},
-        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [0, 40], do_not_specialize: alignment}]",
+        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [0, 40], "
+                   "do_not_specialize: alignment}]",
                    "JC_FACT(n)"), 2, 0},
         {PLAN_TEXT("arguments: [{name: n, type: i32, range: [1, 48],\n"
                    "             facets: [{div: 24}, {div: 12}, {div: 4}]}]", "JC_FACT(n)"), 4, 0},
@@ -224,14 +227,18 @@ static void variants_are_counted_exactly(void **state)
         // Dispatch: the cases that are reached, and the fallback.
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 64, value: 1},\n"
                    "  {when: n <= 128, value: 2}, {value: 4}]}]\n"
-                   "fallback: {T: 4}\narguments: [{name: n, type: i32, range: [1, 1000]}]", ""), 3, 0},
+                   "fallback: {T: 4}\narguments: [{name: n, type: i32, range: [1, 1000]}]",
+                   ""), 3, 0},
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 64, value: 1}, {value: 4}]}]\n"
-                   "fallback: {T: 8}\narguments: [{name: n, type: i32, range: [1, 1000]}]", ""), 2, 1},
+                   "fallback: {T: 8}\narguments: [{name: n, type: i32, range: [1, 1000]}]",
+                   ""), 2, 1},
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 64, value: 1}, {value: 4}]}]\n"
-                   "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [1, 60]}]", ""), 1, 0},
+                   "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [1, 60]}]",
+                   ""), 1, 0},
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 8, value: 1},\n"
                    "  {when: n <= 32, value: 4}, {value: 1}]}]\n"
-                   "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [1, 60]}]", ""), 2, 0},
+                   "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [1, 60]}]",
+                   ""), 2, 0},
         // Dispatch and facets of the same argument are tied.
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 8, value: 1}, {value: 4}]}]\n"
                    "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [1, 60]}]",
@@ -239,7 +246,8 @@ static void variants_are_counted_exactly(void **state)
         // A condition that would fail is not reached where an earlier one holds.
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n == 0, value: 1},\n"
                    "  {when: 100 / n > 8, value: 2}, {value: 4}]}]\n"
-                   "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [0, 60]}]", ""), 3, 0},
+                   "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [0, 60]}]",
+                   ""), 3, 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         expect_counts(cases[i].text, NULL, cases[i].reached, cases[i].generic);
@@ -304,7 +312,7 @@ static void variants_come_in_the_order_in_which_calls_reach_them(void **state)
     jc_template_destroy(&tmpl);
 }
 
-// --- errors ---------------------------------------------------------------------------------------
+// --- errors --------------------------------------------------------------------------------------
 
 static void wrong_settings_are_refused_with_what_there_is(void **state)
 {
@@ -344,7 +352,8 @@ static void wrong_settings_are_refused_with_what_there_is(void **state)
     expect_refused(tmpl, jc_plan_params(.parameters = twice, .num_parameters = 2),
                    JC_ERROR_INVALID_ARGUMENT, "parameter 'N' is given twice");
     expect_refused(NULL, NULL, JC_ERROR_INVALID_ARGUMENT, "tmpl is NULL");
-    expect_refused(tmpl, &(struct jc_plan_params){.size = 4}, JC_ERROR_INVALID_ARGUMENT, "size is 4");
+    expect_refused(tmpl, &(struct jc_plan_params){.size = 4}, JC_ERROR_INVALID_ARGUMENT,
+                   "size is 4");
     assert_int_equal(jc_plan_create(tmpl, NULL, NULL, NULL), JC_ERROR_INVALID_ARGUMENT);
     jc_template_destroy(&tmpl);
 }
@@ -355,16 +364,19 @@ static void an_argument_without_values_is_an_error_only_where_it_matters(void **
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {PLAN_TEXT("arguments: [{name: n, type: i32}, {name: m, type: i32}]", "JC_FACT(n) JC_FACT(m)"),
+        {PLAN_TEXT("arguments: [{name: n, type: i32}, {name: m, type: i32}]",
+                   "JC_FACT(n) JC_FACT(m)"),
          "k: variants follow from arguments whose values are not known; give --range n=LO:HI, "
          "--range m=LO:HI, or a `range` or `typical` in the template"},
-        {PLAN_TEXT("arguments: [{name: n, type: i32}, {name: m, type: i32, derive: n}]", "JC_FACT(m)"),
+        {PLAN_TEXT("arguments: [{name: n, type: i32}, {name: m, type: i32, derive: n}]",
+                   "JC_FACT(m)"),
          "give --range n=LO:HI, or"},
         {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n < 8, value: 1}, {value: 2}]}]\n"
                    "fallback: {T: 1}\narguments: [{name: n, type: i32}]", ""),
          "give --range n=LO:HI, or"},
         // Not what nothing follows from.
-        {PLAN_TEXT("arguments: [{name: n, type: i32}, {name: m, type: i32, derive: 1 / n}]", ""), ""},
+        {PLAN_TEXT("arguments: [{name: n, type: i32}, {name: m, type: i32, derive: 1 / "
+                   "n}]", ""), ""},
         {PLAN_TEXT("arguments: [{name: n, type: i32, do_not_specialize: true}]", "JC_FACT(n)"), ""},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -386,8 +398,8 @@ static void an_expression_that_fails_is_named_with_the_value(void **state)
     } cases[] = {
         {PLAN_TEXT("arguments:\n  - {name: n, type: i32, range: [1, 5000]}\n"
                    "  - {name: m, type: i32, derive: 8 / (n - 3000)}", "JC_FACT(m)"),
-         "k.cu:5: arguments[1] (m): derive: at n = 3000: column 3 of '8 / (n - 3000)': 8 / 0 divides "
-         "by zero"},
+         "k.cu:5: arguments[1] (m): derive: at n = 3000: column 3 of '8 / (n - 3000)': 8 / 0 "
+         "divides by zero"},
         {PLAN_TEXT("arguments:\n  - {name: n, type: i32, range: [1, 100000]}\n"
                    "  - {name: m, type: i16, derive: n * 2}", "JC_FACT(m)"),
          "at n = 16384: 'n * 2' is 32768, which does not fit in i16"},
@@ -398,7 +410,8 @@ static void an_expression_that_fails_is_named_with_the_value(void **state)
                    "  - {name: o, type: i64, range: [1, 9]}\n"
                    "  - {name: m, type: i64, derive: n / (o - 4) * o}", "JC_FACT(m)"),
          "at n = 1, o = 4: column 3 of 'n / (o - 4) * o': 1 / 0 divides by zero"},
-        {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: 8 / (n - 9) > 1, value: 1}, {value: 2}]}]\n"
+        {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: 8 / (n - 9) > 1, value: 1}, {value: "
+                   "2}]}]\n"
                    "fallback: {T: 1}\narguments: [{name: n, type: i32, range: [1, 60]}]", ""),
          "k.cu:3: parameters[0] (T): dispatch: at n = 9: column 3 of '8 / (n - 9) > 1'"},
     };
@@ -421,7 +434,8 @@ static void what_is_too_large_is_refused(void **state)
                    "  - {name: n, type: i64, range: [-0x7fffffffffffffff, 0x7fffffffffffffff]}",
                    "JC_FACT(n)"), "k: over 2^28 combinations of n"},
         {PLAN_TEXT("arguments: [{name: n, type: i64, range: [1, 0x10000]},\n"
-                   "  {name: m, type: i64, range: [1, 0x10000]}, {name: s, type: i64, derive: n * m}]",
+                   "  {name: m, type: i64, range: [1, 0x10000]}, {name: s, type: i64, derive: n "
+                   "* m}]",
                    "JC_FACT(s)"), "k: over 2^28 combinations of n, m, which depend"},
         {PLAN_TEXT("arguments: [{name: n, type: i64, range: [0, 0x100000], facets: [value]}]",
                    "JC_FACT(n)"), "k: over 1048576 variants; narrow a range"},
@@ -435,11 +449,12 @@ static void what_is_too_large_is_refused(void **state)
         jc_template_destroy(&tmpl);
     }
     // Large, but nothing follows from it.
-    expect_counts(PLAN_TEXT("arguments: [{name: n, type: i64, range: [0, 0x7fffffffffffffff]}]", ""),
+    expect_counts(PLAN_TEXT("arguments: [{name: n, type: i64, range: [0, "
+                            "0x7fffffffffffffff]}]", ""),
                   NULL, 1, 0);
 }
 
-// --- against a simple enumeration -----------------------------------------------------------------
+// --- against a simple enumeration ----------------------------------------------------------------
 
 static uint64_t random_state = 1;
 
@@ -451,8 +466,8 @@ static uint64_t random_below(uint64_t limit)
     return random_state % limit;
 }
 
-// Arguments a, b, c with random ranges, d, e, f derived from those before them, and a parameter that
-// is dispatched.
+// Arguments a, b, c with random ranges, d, e, f derived from those before them, and a parameter
+// that is dispatched.
 static void random_template(char *text)
 {
     static const char *const facets[] = {"", ", facets: []", ", facets: [one, {div: 16}, {div: 4}]",
@@ -634,7 +649,8 @@ static void many_facets_of_tied_arguments_stay_exact(void **state)
                         "  - {name: n, type: i64, range: [1, 20000], do_not_specialize: true}\n");
     for (int i = 0; i < 30; i++)
         end += sprintf(end, "  - {name: a%d, type: i64, derive: n + %d,\n     facets: [{div: 128}, "
-                            "{div: 64}, {div: 32}, {div: 16}, {div: 8}, {div: 4}, {div: 2}]}\n", i, i);
+                            "{div: 64}, {div: 32}, {div: 16}, {div: 8}, {div: 4}, {div: "
+                            "2}]}\n", i, i);
     end += sprintf(end, "  - {name: v, type: i64, derive: n / 5000, facets: [value]}\n");
     end += sprintf(end, "  - {name: w, type: i64, derive: n %% 3, facets: [value]}\n*/\n");
     for (int i = 0; i < 30; i++)

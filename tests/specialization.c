@@ -15,7 +15,8 @@ static struct jc_template *make_template(void)
     static const char text[] =
         "/*jitcache\n"
         "kernel: k\n"
-        "parameters: [{name: format, type: enum, values: [fp32, ue8m0]}, {name: flag, type: bool},\n"
+        "parameters: [{name: format, type: enum, values: [fp32, ue8m0]}, {name: flag, type: "
+        "bool},\n"
         "             {name: T, type: type}]\n"
         "arguments: [{name: p, type: void*}, {name: q, type: void*}, {name: n, type: i32},\n"
         "            {name: m, type: i64}, {name: h, type: i32}]\n"

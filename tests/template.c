@@ -46,7 +46,7 @@ static void expect_refused(const char *yaml, enum jc_result expected, const char
     assert_null(tmpl);
 }
 
-// --- what is refused ------------------------------------------------------------------------------
+// --- what is refused -----------------------------------------------------------------------------
 
 #define ARGUMENT(fields) "arguments:\n  - {name: n, " fields "}"
 #define PARAMETER(fields) "parameters:\n  - {name: T, " fields "}"
@@ -80,10 +80,12 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
         {"options: [-rdc=true]", "kernels are compiled whole"},
         {"options: [--frandom-seed=1]", "the seed is fixed"},
         // Parameters.
-        {"parameters: [{type: int}]", "k.cu:3: parameters[0]: name: missing; every one needs a name"},
+        {"parameters: [{type: int}]", "k.cu:3: parameters[0]: name: missing; every one needs a "
+                                      "name"},
         {"parameters: [{name: 2x}]", "parameters[0] (2x): name: '2x' is not a C++ name"},
         {"parameters: [{name: while}]", "'while' is a keyword of C++"},
-        {"parameters: [{name: T}, {name: T}]", "parameters[1] (T): name: parameters[0] has the same"},
+        {"parameters: [{name: T}, {name: T}]",
+         "parameters[1] (T): name: parameters[0] has the same"},
         {PARAMETER("type: i32"), "k.cu:4: parameters[0] (T): type: 'i32' is not known here; write "
                                  "int, bool, enum or type"},
         {PARAMETER("type: enum"), "parameters[0] (T): values: an enum lists its values"},
@@ -99,18 +101,20 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
          "'fp23' is not a value of T; did you mean 'fp32'?; its values are fp32, ue8m0"},
         {PARAMETER("type: type, default: float;"), "'float;' is no C++ type for T"},
         {PARAMETER("type: type, default: \"a\\\\b\""), "is no C++ type for T"},
-        {PARAMETER("type: type, values: [float, double], default: int"), "'int' is not a value of T"},
+        {PARAMETER("type: type, values: [float, double], default: int"),
+         "'int' is not a value of T"},
         {PARAMETER("values: [1, 2], default: 3"), "'3' is not a value of T"},
         {"parameters:\n  - name: T\n    dispatch:\n      - {when: n < 1, value: 1}\n"
          "      - {when: n < 2, value: 2}\nfallback: {T: 1}",
          "k.cu:7: parameters[0] (T): dispatch: no value where no `when` holds; end the list"},
         {PARAMETER("dispatch: [{value: 1}, {value: 2}]") "\nfallback: {T: 1}",
          "case 1 has no `when`, so that the ones after it are never reached"},
-        {PARAMETER("dispatch: [{when: 1}, {value: 2}]") "\nfallback: {T: 1}", "case 1 has no value"},
+        {PARAMETER("dispatch: [{when: 1}, {value: 2}]") "\nfallback: {T: 1}",
+         "case 1 has no value"},
         {PARAMETER("dispatch: [{value: x}]") "\nfallback: {T: 1}", "'x' is no value for T"},
         {PARAMETER("dispatch: [{value: 1}]"),
-         "parameters[0] (T): fallback: missing; say which value serves every call, at the top level: "
-         "fallback: {T: VALUE}"},
+         "parameters[0] (T): fallback: missing; say which value serves every call, at the top "
+         "level: fallback: {T: VALUE}"},
         {PARAMETER("type: int") "\nfallback: {T: 1}", "only a parameter with `dispatch` has one"},
         {PARAMETER("default: 1, dispatch: [{value: 1}]") "\nfallback: {T: 1}",
          "`dispatch` chooses the value; remove the default"},
@@ -121,7 +125,8 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
          "JC_VALUE_a_b_c would mean two things"},
         // Arguments.
         {"arguments: [{type: i32}]", "k.cu:3: arguments[0]: name: missing"},
-        {"arguments: [{name: n}]", "k.cu:3: arguments[0] (n): type: missing; write a type such as i32"},
+        {"arguments: [{name: n}]", "k.cu:3: arguments[0] (n): type: missing; write a type such "
+                                   "as i32"},
         {"arguments: [{name: n, type: i32}, {name: n, type: i32}]",
          "arguments[1] (n): name: arguments[0] has the same name"},
         {"parameters: [{name: n}]\narguments:\n  - {name: n, type: i32}",
@@ -158,7 +163,8 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
         {ARGUMENT("type: i32, range: [8, 1]"), "range: '8:1': the range is empty"},
         {ARGUMENT("type: i32, range: [1, 0x80000000]"),
          "2147483648 does not fit in i32; write a number from -2147483648 to 2147483647"},
-        {ARGUMENT("type: u8, range: [-1, 8]"), "-1 does not fit in u8; write a number from 0 to 255"},
+        {ARGUMENT("type: u8, range: [-1, 8]"),
+         "-1 does not fit in u8; write a number from 0 to 255"},
         {ARGUMENT("type: i32, range: [1, 010]"), "could be octal"},
         {ARGUMENT("type: i32, range: [1, many]"), "not a whole number"},
         {ARGUMENT("type: f32, range: [1, 2]"), "only integers and bools have values"},
@@ -199,14 +205,16 @@ static void a_name_of_the_kernel_is_required_and_checked(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"/*jitcache\narch: exact\n*/", "kernel: missing; write the name of the __global__ function"},
+        {"/*jitcache\narch: exact\n*/", "kernel: missing; write the name of the __global__ "
+                                        "function"},
         {"/*jitcache\nkernel: a::b\n*/", "x.cu:2: kernel: 'a::b' is not a C++ name"},
         {"/*jitcache\nkernel: \" \"\n*/", "x.cu:2: kernel: empty"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct jc_template *tmpl;
         struct jc_error error = {{0}};
-        assert_int_equal(jc_template_create(jc_template_params(.file = "x.cu", .text = cases[i].text,
+        assert_int_equal(jc_template_create(jc_template_params(.file = "x.cu",
+                                                               .text = cases[i].text,
                                                                .text_size = strlen(cases[i].text)),
                                             &tmpl, &error),
                          JC_ERROR_TEMPLATE);
@@ -264,7 +272,7 @@ static void misuse_is_an_invalid_argument(void **state)
     jc_template_destroy(&tmpl);
 }
 
-// --- what is made ---------------------------------------------------------------------------------
+// --- what is made --------------------------------------------------------------------------------
 
 static void types_are_read_and_spelled_in_one_way(void **state)
 {
@@ -533,8 +541,8 @@ static void a_struct_is_refused_with_the_path_of_the_field(void **state)
     struct jc_error error;
     arguments[1].derive = "n +";
     assert_int_equal(jc_template_create(&params, &tmpl, &error), JC_ERROR_TEMPLATE);
-    assert_string_equal(error.text, "arguments[1] (m): derive: column 4 of 'n +': the expression ends "
-                                    "where a number, a name or '(' is expected");
+    assert_string_equal(error.text, "arguments[1] (m): derive: column 4 of 'n +': the expression "
+                                    "ends where a number, a name or '(' is expected");
     arguments[1].line = 77;
     params.file = "generator.py";
     assert_int_equal(jc_template_create(&params, &tmpl, &error), JC_ERROR_TEMPLATE);
@@ -588,7 +596,7 @@ static void everything_given_is_copied(void **state)
     assert_null(tmpl);
 }
 
-// --- files ----------------------------------------------------------------------------------------
+// --- files ---------------------------------------------------------------------------------------
 
 static char folder[256];
 
@@ -679,8 +687,8 @@ static void files_that_cannot_be_read_are_named(void **state)
     expect_file(folder, JC_ERROR_IO, "not a regular file");
     expect_file(write_file("c.yaml", "kernel: k\n"), JC_ERROR_IO, "c.cu: cannot open it");
     expect_file(write_file("d.cu", "int x;\n"), JC_ERROR_TEMPLATE,
-                "d.cu:1: no description: begin the source with a comment '/*jitcache' that holds it, "
-                "or put it into ");
+                "d.cu:1: no description: begin the source with a comment '/*jitcache' that holds "
+                "it, or put it into ");
     const char *described = write_file("e.yaml", "kernel: k\n");
     const char *source = write_file("e.cu", "/*jitcache\nkernel: k\n*/\n");
     expect_file(described, JC_ERROR_TEMPLATE, "e.cu:1: front matter in a source that ");
@@ -689,7 +697,8 @@ static void files_that_cannot_be_read_are_named(void **state)
     write_file("e.yaml", "kernel: k\nsource: f.cu\n");
     expect_file(source, JC_ERROR_TEMPLATE, "e.yaml:2: source: 'f.cu' is not e.cu");
     write_file("e.yaml", "kernel: k\n\nkernal: k\n");
-    expect_file(source, JC_ERROR_TEMPLATE, "e.yaml:3: kernal: unknown field; did you mean 'kernel'?");
+    expect_file(source, JC_ERROR_TEMPLATE,
+                "e.yaml:3: kernal: unknown field; did you mean 'kernel'?");
     const char *large = write_file("large.cu", "");
     assert_int_equal(truncate(large, (4 << 20) + 1), 0);
     expect_file(large, JC_ERROR_LIMIT, "large.cu: larger than 4194304 bytes");

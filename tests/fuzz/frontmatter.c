@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a template. One that is accepted must come back from its canonical YAML,
-// as front matter and as a struct, as the same template.
+// Fuzz target: any bytes as a template. One that is accepted must come back from its canonical
+// YAML, as front matter and as a struct, as the same template.
 //
 // With clang: -fsanitize=fuzzer,address. frontmatter_driver.c runs it over the corpus in every test
 // run.

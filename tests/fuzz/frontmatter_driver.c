@@ -1,5 +1,5 @@
-// Runs the fuzz target over a corpus: each file as it is, cut off at many places, and with bytes
-// changed, the same way every time. Usage: fuzz-frontmatter FOLDER
+// Runs the fuzz target over a corpus: each file as it is, with a byte order mark and CRLF, cut off
+// at many places, and with bytes changed, the same way every time. Usage: fuzz-frontmatter FOLDER
 
 #include <dirent.h>
 #include <stdint.h>
@@ -35,9 +35,9 @@ static void run(const uint8_t *data, size_t size)
 
 static void mutate(uint8_t *data, size_t *size)
 {
-    static const char *const words[] = {"*/", "/*jitcache", "[", "]", "{", "}", "\"", "'", ":", "- ",
-                                        "\n", "0", "010", "&a ", "*a", "!!x ", "---", "# ", "|",
-                                        "div: ", "value", "when", "\\x00", "\xff", "\xc3\xa9"};
+    static const char *const words[] = {
+        "*/", "/*jitcache", "[", "]", "{", "}", "\"", "'", ":", "- ", "\n", "0", "010", "&a ", "*a",
+        "!!x ", "---", "# ", "|", "div: ", "value", "when", "\\x00", "\xff", "\xc3\xa9"};
     size_t at = random_below(*size + 1);
     const char *word = words[random_below(sizeof(words) / sizeof(words[0]))];
     size_t length = strlen(word);
@@ -64,6 +64,19 @@ static void mutate(uint8_t *data, size_t *size)
     }
 }
 
+// As an editor on Windows would save it.
+static void run_foreign(const uint8_t *data, size_t size)
+{
+    static uint8_t foreign[2 * MAX_FILE + 3] = {0xef, 0xbb, 0xbf};
+    size_t length = 3;
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] == '\n')
+            foreign[length++] = '\r';
+        foreign[length++] = data[i];
+    }
+    run(foreign, length);
+}
+
 static int run_file(const char *path)
 {
     static uint8_t original[MAX_FILE], changed[MAX_FILE + 16 * 16];
@@ -75,6 +88,7 @@ static int run_file(const char *path)
     size_t size = fread(original, 1, sizeof(original), file);
     fclose(file);
     run(original, size);
+    run_foreign(original, size);
     for (size_t cut = 0; cut < size; cut += 1 + size / 256)
         run(original, cut);
     for (int i = 0; size > 0 && i < NUM_MUTATIONS; i++) {

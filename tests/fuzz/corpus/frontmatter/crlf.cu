@@ -1,5 +1,0 @@
-﻿/*jitcache
-kernel: k
-arguments: [{name: "n", type: 'i32'}]
-*/
-int x;
