@@ -63,11 +63,11 @@ struct jc_toolchain_info {
 JC_API enum jc_result jc_context_toolchain(struct jc_context *context,
                                            struct jc_toolchain_info *info, struct jc_error *error);
 
-// Chooses the exact architecture for a device, the same at deploy time and at run time: the highest
-// suffix that this NVRTC accepts, none where the template says `arch: portable`. `capability` is
-// "9.0", "90", "sm_90" or "sm_90a", of which the suffix is not used. `tmpl` may be NULL.
-// JC_ERROR_INVALID_ARGUMENT: not an architecture. JC_ERROR_UNSUPPORTED: this NVRTC does not know it;
-// the text lists those it knows. And the errors of jc_context_toolchain. Threads: safe.
+// Chooses the exact architecture for a device, the same at deploy time and at run time: the
+// highest suffix that this NVRTC accepts, none where the template says `arch: portable`.
+// `capability` is "9.0", "90", "sm_90" or "sm_90a", of which the suffix is not used. `tmpl` may be
+// NULL. JC_ERROR_INVALID_ARGUMENT: not an architecture. JC_ERROR_UNSUPPORTED: this NVRTC does not
+// know it; the text lists those it knows. And the errors of jc_context_toolchain. Threads: safe.
 #define JC_ARCH_SIZE 16
 JC_API enum jc_result jc_context_arch(struct jc_context *context, const struct jc_template *tmpl,
                                       const char *capability, char arch[JC_ARCH_SIZE],
