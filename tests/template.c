@@ -704,6 +704,62 @@ static void files_that_cannot_be_read_are_named(void **state)
     expect_file(large, JC_ERROR_LIMIT, "large.cu: larger than 4194304 bytes");
 }
 
+// --- the manual ----------------------------------------------------------------------------------
+
+// The next fenced block of this language at or after `*at`, as a copy, or NULL.
+static char *next_block(const char **at, const char *fence)
+{
+    const char *start = strstr(*at, fence);
+    if (!start)
+        return NULL;
+    start += strlen(fence);
+    const char *end = strstr(start, "```\n");
+    assert_non_null(end);
+    *at = end;
+    return strndup(start, (size_t) (end - start));
+}
+
+static char *read_manual(void)
+{
+    const char *root = getenv("JITCACHE_SOURCE_ROOT");
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/docs/templates.md", root ? root : ".");
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s cannot be opened; set JITCACHE_SOURCE_ROOT", path);
+    char *text = calloc(1, 65536);
+    assert_non_null(text);
+    assert_true(fread(text, 1, 65535, file) < 65535);
+    fclose(file);
+    return text;
+}
+
+static void the_examples_of_the_manual_are_templates(void **state)
+{
+    (void) state;
+    char *text = read_manual();
+    const char *at = text;
+    size_t count = 0;
+    for (char *source; (source = next_block(&at, "```cuda\n")) != NULL; free(source)) {
+        // A source without front matter belongs to the description before it.
+        struct jc_template *tmpl;
+        struct jc_error error;
+        bool described = strncmp(source, "/*jitcache", 10) == 0;
+        const char *before = text;
+        char *yaml = described ? NULL : next_block(&before, "```yaml\n");
+        const char *file = write_file("a.cu", source);
+        write_file("a.yaml", yaml ? yaml : "kernel: wrong\n");
+        if (jc_template_create(jc_template_params(.file = file), &tmpl, &error))
+            fail_msg("%s\n%s", source, error.text);
+        assert_string_not_equal(jc_template_name(tmpl), "wrong");
+        jc_template_destroy(&tmpl);
+        free(yaml);
+        count++;
+    }
+    assert_true(count >= 6);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -723,6 +779,7 @@ int main(void)
         cmocka_unit_test(everything_given_is_copied),
         cmocka_unit_test(a_description_may_lie_beside_the_source),
         cmocka_unit_test(files_that_cannot_be_read_are_named),
+        cmocka_unit_test(the_examples_of_the_manual_are_templates),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
