@@ -34,7 +34,7 @@ struct jc_dispatch_case {
 struct jc_parameter_description {
     const char *name;
     const char *type;          // "int" (the default), "bool", "enum" or "type" (a C++ type's name)
-    const char *const *values; // for enum and type: what is allowed; NULL for type: anything
+    const char *const *values; // what is allowed; required for enum, none for bool; NULL: anything
     size_t num_values;
     const char *default_value; // used where the caller gives none
     const struct jc_dispatch_case *dispatch; // rule that chooses the value; the last case has no `when`
@@ -73,7 +73,7 @@ struct jc_description {
     const char *kernel; // the template's name, and the entry point if there is no name expression
     const char *name_expression; // of a C++ template: "gemm<{T}, {BLOCK_M}>"; braces name parameters
     const char *arch;            // "exact" (the default) or "portable"
-    const char *state;           // "per_variant": mutable module state is meant
+    const char *state;           // "none" (the default); "per_variant": mutable state is meant
     const char *const *options;  // for NVRTC, such as "--use_fast_math"; not -I, -arch or -D JC_...
     size_t num_options;
     const char *const *include; // folders for #include, relative to the template's own
