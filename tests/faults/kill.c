@@ -90,6 +90,7 @@ static void work(unsigned worker, uint64_t random)
     struct jc_error error;
     if (jc_cache_create(jc_cache_params(.dir = dir, .max_bytes = max_bytes), &cache, &error) !=
         JC_OK) {
+        fprintf(stderr, "worker %u: %s\n", worker, error.text);
         atomic_fetch_add(&board->failed, 1);
         _exit(1);
     }
@@ -128,10 +129,20 @@ static unsigned run_campaign(uint64_t duration_ns)
         struct timespec pause = {.tv_nsec = (long) (random_next(&random) % 4000000)};
         nanosleep(&pause, NULL);
         unsigned victim = (unsigned) (random_next(&random) % WORKERS);
-        if (jc_now_ns() - atomic_load(&board->beat_ns[victim]) > HANG_NS)
+        uint64_t beat_ns = atomic_load(&board->beat_ns[victim]);
+        if (jc_now_ns() - beat_ns > HANG_NS) {
+            fprintf(stderr, "worker %u hangs\n", victim);
             atomic_fetch_add(&board->failed, 1);
-        kill(children[victim], SIGKILL);
-        waitpid(children[victim], NULL, 0);
+        }
+        // One that ended by itself is what this test is to find.
+        int status;
+        if (waitpid(children[victim], &status, WNOHANG) == 0) {
+            kill(children[victim], SIGKILL);
+            waitpid(children[victim], NULL, 0);
+        } else {
+            fprintf(stderr, "worker %u ended with %#x\n", victim, (unsigned) status);
+            atomic_fetch_add(&board->failed, 1);
+        }
         children[victim] = start(victim, random_next(&random));
         kills++;
     }
@@ -139,8 +150,10 @@ static unsigned run_campaign(uint64_t duration_ns)
     for (unsigned i = 0; i < WORKERS; i++) {
         int status;
         // A worker that hangs here hangs the test, which then ends by its time limit.
-        if (waitpid(children[i], &status, 0) != children[i] || status != 0)
+        if (waitpid(children[i], &status, 0) != children[i] || status != 0) {
+            fprintf(stderr, "worker %u ended with %#x\n", i, (unsigned) status);
             atomic_fetch_add(&board->failed, 1);
+        }
     }
     return kills;
 }
