@@ -353,7 +353,7 @@ static enum jc_result operate(struct compiler *compiler, enum operation operatio
     bool known = last[0].operation == NUMBER && last[operands - 1].operation == NUMBER;
     if (!known)
         return append(compiler, operation, column, 0);
-    int64_t result, a = last[0].operand, b = last[operands - 1].operand;
+    int64_t result = 0, a = last[0].operand, b = last[operands - 1].operand;
     unsigned fault = apply(operation, a, b, &result);
     if (fault) {
         char message[128];
