@@ -5,7 +5,7 @@
 
 #include "cache/report.h"
 #include "environment.h"
-#include "template.h"
+#include "runtime/template/template.h"
 
 #define DEFAULT_TIMEOUT_NS UINT64_C(300000000000)
 

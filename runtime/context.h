@@ -7,8 +7,8 @@
 
 #include <jitcache/context.h>
 
-#include "compiler.h"
-#include "include.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/compile/include.h"
 
 struct jc_context {
     struct jc_cache *cache;

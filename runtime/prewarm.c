@@ -6,11 +6,11 @@
 
 #include "cache/report.h"
 #include "context.h"
-#include "description.h"
-#include "frontmatter.h"
-#include "plan.h"
-#include "resources.h"
-#include "unit.h"
+#include "runtime/compile/resources.h"
+#include "runtime/compile/unit.h"
+#include "runtime/plan/plan.h"
+#include "runtime/template/description.h"
+#include "runtime/template/frontmatter.h"
 
 // How long a failed compile is remembered: long enough that the ranks of a starting engine do not
 // all run into it, short enough that a repaired machine is noticed.

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/compiler.h"
-#include "runtime/resources.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/compile/resources.h"
 
 static char folder[PATH_MAX];
 static char forward[PATH_MAX]; // the forwarding NVRTC

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/expression.h"
+#include "runtime/template/expression.h"
 
 static const char *const formats[] = {"fp32", "ue8m0"};
 static const struct jc_symbol symbols[] = {

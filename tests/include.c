@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/directive.h"
-#include "runtime/include.h"
+#include "runtime/compile/directive.h"
+#include "runtime/compile/include.h"
 
 // --- directives ----------------------------------------------------------------------------------
 

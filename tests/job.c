@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runtime/job.h"
+#include "runtime/compile/job.h"
 
 static const struct jc_job_header two_headers[] = {
     {.name = "a.h", .text = "#define A 1\n", .size = 12},

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/specialization.h"
+#include "runtime/plan/specialization.h"
 
 static struct jc_template *make_template(void)
 {

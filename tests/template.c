@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/description.h"
-#include "runtime/template.h"
+#include "runtime/template/description.h"
+#include "runtime/template/template.h"
 
 // A template with a kernel called k and these lines of YAML, which begin in line 3, then the code.
 static enum jc_result create(const char *yaml, const char *code, struct jc_template **tmpl,

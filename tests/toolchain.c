@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/compiler.h"
+#include "runtime/compile/compiler.h"
 
 static char folder[PATH_MAX]; // for files of this test, removed at its end
 

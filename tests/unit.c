@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/compiler.h"
-#include "runtime/plan.h"
-#include "runtime/unit.h"
+#include "runtime/compile/compiler.h"
+#include "runtime/compile/unit.h"
+#include "runtime/plan/plan.h"
 
 static char none[] = "", build[] = "aaaa+bbbb", flags[] = "--fmad=false";
 

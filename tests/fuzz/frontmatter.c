@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/description.h"
-#include "runtime/template.h"
+#include "runtime/template/description.h"
+#include "runtime/template/template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cache/report.h"
-#include "nearest.h"
+#include "runtime/template/nearest.h"
 
 #define NOT_FOUND SIZE_MAX
 

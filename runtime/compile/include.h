@@ -17,7 +17,7 @@
 #include <jitcache/cache.h>
 
 #include "job.h"
-#include "template.h"
+#include "runtime/template/template.h"
 #include "toolchain.h"
 
 // Remembers the toolkit's files for as long as they do not change. Threads: one at a time.

@@ -9,7 +9,7 @@
 #include <jitcache/context.h>
 
 #include "include.h"
-#include "specialization.h"
+#include "runtime/plan/specialization.h"
 
 struct jc_unit {
     // What it is made from; everything here must outlive the unit.

@@ -3,7 +3,7 @@
 #ifndef JC_SPECIALIZATION_H
 #define JC_SPECIALIZATION_H
 
-#include "template.h"
+#include "runtime/template/template.h"
 
 struct jc_specialization {
     const struct jc_template *tmpl;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cache/report.h"
-#include "place.h"
+#include "runtime/template/place.h"
 
 // --- numbering codes -----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 
 #include <jitcache/plan.h>
 
-#include "template.h"
+#include "runtime/template/template.h"
 
 struct jc_range {
     bool known;

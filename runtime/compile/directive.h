@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "scanner.h"
+#include "runtime/template/scanner.h"
 
 enum jc_reference_kind {
     JC_REFERENCE_QUOTED,  // "name"

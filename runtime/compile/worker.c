@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "discovery.h"
 #include "job.h"
 #include "nvrtc.h"
-#include "discovery.h"
 
 #define SOCKET 3
 

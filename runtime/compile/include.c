@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arena.h"
 #include "cache/report.h"
 #include "directive.h"
+#include "runtime/template/arena.h"
 
 #define DEVICE_HEADER "jitcache.cuh"
 #define MAX_FILE_BYTES ((off_t) 64 << 20)
