@@ -151,8 +151,11 @@ static void open_locks(struct jc_cache *cache)
                  : errno == ETIMEDOUT ? "another process, perhaps a stopped one, holds it"
                                       : "set JITCACHE_DIR to a folder of your own");
     }
-    if (is_still(cache))
+    if (is_still(cache)) {
+        // Like base segments: whoever put them there has seen to it that they are whole.
+        atomic_init(&cache->vetted, true);
         return;
+    }
     fd = jc_folder_file(folder, JC_LOCK_FILE, O_RDONLY);
     if (fd < 0 || jc_locks_open(&cache->locks, fd, false, 0) != JC_OK)
         atomic_init(&cache->reopen, true); // until somebody has made it
@@ -258,12 +261,24 @@ static void choose_state(struct jc_cache *cache, bool asked_read_only)
         jc_log(&cache->log, JC_LOG_WARNING, "the cache is only read: %s", cache->first_reason);
 }
 
-// A map that does not fit shows here, and is told once, not at every call.
+// What keeps a whole segment from being read shows here, and is told once, not at every call.
 static void try_segments(struct jc_cache *cache)
 {
     struct jc_list *list;
-    if (jc_list_begin(cache, JC_READ_WAIT_NS, &list) == JC_OK)
-        jc_list_end(cache, list);
+    if (jc_list_begin(cache, JC_READ_WAIT_NS, &list) != JC_OK)
+        return;
+    enum jc_result skipped = list->skipped;
+    jc_list_end(cache, list);
+    if (skipped == JC_ERROR_LIMIT) {
+        snprintf(cache->first_reason, JC_REASON_SIZE, "no address space to map the segments in %s; "
+                 "raise the limit (ulimit -v)", cache->folder.path);
+        set_state(cache, cache->num_base > 0 ? JC_CACHE_READ_ONLY : JC_CACHE_DISABLED,
+                  cache->first_reason);
+        jc_log(&cache->log, JC_LOG_WARNING, "the cache is off: %s", cache->first_reason);
+    } else if (skipped != JC_OK) {
+        jc_log(&cache->log, JC_LOG_WARNING, "a segment in %s is not used: it belongs to another "
+               "user, or comes from another kind of machine", cache->folder.path);
+    }
 }
 
 enum jc_result jc_cache_create(const struct jc_cache_params *given, struct jc_cache **created,

@@ -25,6 +25,7 @@ struct jc_list {
     atomic_uint refs;
     atomic_bool stale; // a segment in it cannot be used as it is
     uint64_t changes;  // jc_locks_changes when it was made
+    enum jc_result skipped; // why a segment that may be whole is not in it
     unsigned num_writable;
     unsigned num;
     struct jc_segment *segments[];

@@ -162,6 +162,8 @@ static enum jc_result add_segment(struct jc_cache *cache, const struct jc_list *
         list->segments[list->num++] = segment;
     else if (result == JC_ERROR_CORRUPT)
         jc_list_add_bad(cache, number, stat.st_dev, stat.st_ino);
+    else if (result != JC_ERROR_NOT_FOUND)
+        list->skipped = result;
     return result == JC_ERROR_OUT_OF_MEMORY ? result : JC_OK;
 }
 

@@ -25,12 +25,9 @@ static const char magic[8] = {'J', 'C', 'L', 'O', 'C', 'K', 'S', '1'};
 #define STEP_MIN_NS UINT64_C(20000)
 #define STEP_MAX_NS UINT64_C(1000000)
 
-// Readers of one process share one lock, and as long as they overlap it is never free. So nobody
-// joins a lock that was taken longer ago than this.
-#define JOIN_NS UINT64_C(300000)
-
-// How long readers stand back for a writer that found the lock taken, and how often it may ask: not
-// so often that a reader that was stopped keeps the others out through the writer that waits for it.
+// As long as readers overlap, the lock is never free. So they stand back for this long for a writer
+// that found it taken, and it may ask this often: not so often that a reader that was stopped keeps
+// the others out through the writer that waits for it.
 #define PASS_NS UINT64_C(1000000)
 #define ASK_NS UINT64_C(16000000)
 
@@ -225,19 +222,11 @@ enum jc_result jc_lock_shared(struct jc_locks *locks, struct jc_lock *lock, uint
     int rc = EAGAIN;
     pthread_mutex_lock(&lock->mutex);
     for (;; now = jc_now_ns()) {
-        bool pass = must_let_pass(locks, lock, now);
-        bool young = now - lock->shared_since_ns < JOIN_NS;
-        bool for_thread = lock->writer || (lock->readers > 0 && (pass || !young));
-        if (!for_thread && lock->readers > 0) {
-            rc = 0;
-        } else if (!for_thread && !pass) {
-            rc = set_lock(locks->fd, lock->byte, F_RDLCK);
-            if (rc == 0)
-                lock->shared_since_ns = now;
-        }
+        if (!lock->writer && !must_let_pass(locks, lock, now))
+            rc = lock->readers > 0 ? 0 : set_lock(locks->fd, lock->byte, F_RDLCK);
         if (rc != EAGAIN || now >= deadline)
             break;
-        wait_step(lock, for_thread, now, deadline, &step);
+        wait_step(lock, lock->writer, now, deadline, &step);
     }
     if (rc == 0)
         lock->readers++;

@@ -25,7 +25,6 @@ struct jc_lock {
     pthread_cond_t freed;
     unsigned readers;
     bool writer;
-    uint64_t shared_since_ns; // when the first of `readers` came
 };
 
 struct jc_locks {

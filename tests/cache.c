@@ -290,7 +290,7 @@ static void a_damaged_record_is_a_miss_and_gives_way(void **state)
                                    .payload_size = sizes[i]};
         uint8_t *payload = calloc(1, sizes[i]);
         record.payload = payload;
-        assert_int_equal(put(cache, "whole", 5000), i == 0 ? JC_OK : JC_OK);
+        assert_int_equal(put(cache, "whole", 5000), JC_OK);
         size_t size = jc_record_bytes(&record);
         uint8_t *bytes = malloc(size);
         jc_record_encode(bytes, &record);
@@ -713,6 +713,38 @@ static void clearing_is_seen_by_others(void **state)
     jc_cache_destroy(&cache);
 }
 
+static void clearing_does_not_disturb_a_reader(void **state)
+{
+    (void) state;
+    int status;
+    int stop[2];
+    struct jc_cache *cache = open_cache();
+    assert_int_equal(put(cache, "1", 30000), JC_OK);
+    assert_int_equal(pipe2(stop, O_NONBLOCK), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        unsigned wrong = 0;
+        close(stop[1]);
+        // Until the parent closes its end.
+        while (read(stop[0], &byte, 1) != 0) {
+            enum jc_result result = get(cache, "1");
+            wrong += result != JC_OK && result != JC_ERROR_NOT_FOUND;
+        }
+        _exit(wrong > 0 || info_of(cache).corrupt > 0);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(jc_cache_clear(cache, NULL), JC_OK);
+        assert_int_equal(put(cache, "1", 30000), JC_OK);
+        assert_int_equal(get(cache, "1"), JC_OK);
+    }
+    close(stop[0]);
+    close(stop[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    jc_cache_destroy(&cache);
+}
+
 // --- other ways to open it
 
 static void a_read_only_cache_is_read_and_never_written(void **state)
@@ -1044,6 +1076,37 @@ static void too_little_address_space_is_no_failure(void **state)
     assert_int_equal(status, 0);
 }
 
+static void no_address_space_at_all_switches_the_cache_off(void **state)
+{
+    (void) state;
+    int status;
+#ifdef SHADOWED
+    print_message("not tried under a sanitizer\n");
+    skip();
+#endif
+    struct jc_cache *cache = open_with((struct jc_cache_params){.max_bytes = 512 << 20});
+    for (char c = 'a'; c < 'a' + 20; c++)
+        assert_int_equal(put(cache, (char[]){c, 0}, 3 << 20), JC_OK);
+    jc_cache_destroy(&cache);
+    pid_t child = fork();
+    if (child == 0) {
+        unsigned long pages = 0;
+        FILE *statm = fopen("/proc/self/statm", "r");
+        if (!statm || fscanf(statm, "%lu", &pages) != 1)
+            _exit(1);
+        rlim_t bytes = pages * (rlim_t) sysconf(_SC_PAGESIZE) + (16 << 20);
+        struct rlimit limit = {bytes, bytes};
+        if (setrlimit(RLIMIT_AS, &limit) != 0)
+            _exit(2);
+        cache = open_cache();
+        struct jc_cache_info info = info_of(cache);
+        _exit(info.state == JC_CACHE_DISABLED && strstr(info.reason, "ulimit -v") &&
+              num_log_lines == 1 && get(cache, "a") == JC_ERROR_NOT_FOUND ? 0 : 3);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void a_limit_on_file_size_is_no_signal(void **state)
 {
     (void) state;
@@ -1109,6 +1172,7 @@ int main(void)
         TEST(a_template_stays_as_long_as_its_variants),
         TEST(what_a_killed_process_left_is_cleared_away),
         TEST(clearing_is_seen_by_others),
+        TEST(clearing_does_not_disturb_a_reader),
         TEST(a_read_only_cache_is_read_and_never_written),
         TEST(a_disabled_cache_is_empty),
         TEST(an_unusable_folder_is_told_once),
@@ -1120,6 +1184,7 @@ int main(void)
         TEST(the_cache_can_be_used_while_it_is_listed),
         TEST(a_child_uses_the_cache_of_its_parent),
         TEST(too_little_address_space_is_no_failure),
+        TEST(no_address_space_at_all_switches_the_cache_off),
         TEST(a_limit_on_file_size_is_no_signal),
         TEST(a_cache_leaves_errno_alone),
     };
