@@ -15,66 +15,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <jitcache/cache.h>
+
+#include "figure.h"
 
 #define MANY 100000
 #define RECORD_BYTES 30000
 #define COLD_RECORDS 400
 #define ROUNDS 2000
 
-struct samples {
-    double us[ROUNDS];
-    size_t count;
-};
-
-struct figure {
-    const char *name;
-    struct samples measured, control;
-    double limit_us; // 0: none
-    bool over_control; // the limit is for what is added to the control
-};
-
 static struct figure figures[] = {
-    {.name = "open", .limit_us = 1000},
-    {.name = "hit", .limit_us = 8},
-    {.name = "cold"},
-    {.name = "insert", .limit_us = 50, .over_control = true},
-    {.name = "list"},
+    {.name = "open", .unit = "us", .limit = 1000},
+    {.name = "hit", .unit = "us", .limit = 8},
+    {.name = "cold", .unit = "us"},
+    {.name = "insert", .unit = "us", .limit = 50, .over_control = true},
+    {.name = "list", .unit = "us"},
 };
 enum { OPEN, HIT, COLD, INSERT, LIST };
 
 static char folder[PATH_MAX];
 static char payload[RECORD_BYTES];
-
-static double now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double) now.tv_sec * 1e6 + (double) now.tv_nsec / 1e3;
-}
-
-static void add(struct samples *samples, double since_us)
-{
-    if (samples->count < ROUNDS)
-        samples->us[samples->count++] = now_us() - since_us;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(struct samples *samples, double q)
-{
-    if (!samples->count)
-        return 0;
-    qsort(samples->us, samples->count, sizeof(double), compare);
-    return samples->us[(size_t) (q * (double) (samples->count - 1))];
-}
 
 static void fail(const char *what)
 {
@@ -146,21 +108,21 @@ static void bench_open_and_list(void)
         insert(cache, i, 100);
     jc_cache_destroy(&cache);
     for (unsigned i = 0; i < 200; i++) {
-        double start = now_us();
+        double start = bench_now_us();
         cache = open_cache("many");
-        add(&figures[OPEN].measured, start);
+        bench_add_since(&figures[OPEN].measured, start);
         if (i % 10 == 0) {
             unsigned count = 0;
-            start = now_us();
+            start = bench_now_us();
             jc_cache_list(cache, count_entry, &count);
-            add(&figures[LIST].measured, start);
+            bench_add_since(&figures[LIST].measured, start);
             if (count != MANY)
                 fail("listing");
         }
         jc_cache_destroy(&cache);
-        start = now_us();
+        start = bench_now_us();
         cache = open_cache("none");
-        add(&figures[OPEN].control, start);
+        bench_add_since(&figures[OPEN].control, start);
         jc_cache_destroy(&cache);
     }
 }
@@ -170,22 +132,22 @@ static void bench_hit_and_insert(void)
     struct jc_cache *cache = open_cache("hits");
     int fd = control_file("control");
     for (unsigned i = 0; i < ROUNDS; i++) {
-        double start = now_us();
+        double start = bench_now_us();
         insert(cache, i, RECORD_BYTES);
-        add(&figures[INSERT].measured, start);
-        start = now_us();
+        bench_add_since(&figures[INSERT].measured, start);
+        start = bench_now_us();
         if (pwrite(fd, payload, RECORD_BYTES, (off_t) i * RECORD_BYTES) != RECORD_BYTES)
             fail("writing a file");
-        add(&figures[INSERT].control, start);
+        bench_add_since(&figures[INSERT].control, start);
     }
     for (unsigned i = 0; i < ROUNDS; i++) {
         unsigned hot = i % 16;
-        double start = now_us();
+        double start = bench_now_us();
         find(cache, hot);
-        add(&figures[HIT].measured, start);
-        start = now_us();
+        bench_add_since(&figures[HIT].measured, start);
+        start = bench_now_us();
         read_control(fd, hot);
-        add(&figures[HIT].control, start);
+        bench_add_since(&figures[HIT].control, start);
     }
     jc_cache_destroy(&cache);
     close(fd);
@@ -207,55 +169,15 @@ static void bench_cold(void)
     int fd = control_file("control");
     for (unsigned i = 0; i < COLD_RECORDS; i++) {
         unsigned cold = i * 7 % ROUNDS;
-        double start = now_us();
+        double start = bench_now_us();
         find(cache, cold);
-        add(&figures[COLD].measured, start);
-        start = now_us();
+        bench_add_since(&figures[COLD].measured, start);
+        start = bench_now_us();
         read_control(fd, cold);
-        add(&figures[COLD].control, start);
+        bench_add_since(&figures[COLD].control, start);
     }
     jc_cache_destroy(&cache);
     close(fd);
-}
-
-static void print_table(void)
-{
-    printf("%-8s %12s %12s %12s %14s\n", "us", "median", "p99", "control", "limit");
-    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
-        struct figure *figure = &figures[i];
-        printf("%-8s %12.1f %12.1f %12.1f ", figure->name, quantile(&figure->measured, 0.5),
-               quantile(&figure->measured, 0.99), quantile(&figure->control, 0.5));
-        if (figure->limit_us > 0)
-            printf("%s%12.0f\n", figure->over_control ? "+ " : "  ", figure->limit_us);
-        else
-            printf("%14s\n", "-");
-    }
-}
-
-static void print_samples(const char *name, struct samples *samples)
-{
-    printf("\"%s_us\": [", name);
-    for (size_t i = 0; i < samples->count; i++)
-        printf("%s%.2f", i ? ", " : "", samples->us[i]);
-    printf("]");
-}
-
-static void print_json(void)
-{
-    printf("{\"benchmark\": \"cache\", \"record_bytes\": %d, \"records\": %d, \"figures\": [",
-           RECORD_BYTES, MANY);
-    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
-        struct figure *figure = &figures[i];
-        printf("%s\n  {\"name\": \"%s\", ", i ? "," : "", figure->name);
-        if (figure->limit_us > 0)
-            printf("\"limit_us\": %.0f, \"limit_over_control\": %s, ", figure->limit_us,
-                   figure->over_control ? "true" : "false");
-        print_samples("measured", &figure->measured);
-        printf(", ");
-        print_samples("control", &figure->control);
-        printf("}");
-    }
-    printf("\n]}\n");
 }
 
 static void remove_folder(void)
@@ -279,9 +201,6 @@ int main(int argc, char **argv)
     bench_hit_and_insert();
     bench_cold();
     remove_folder();
-    if (json)
-        print_json();
-    else
-        print_table();
+    bench_print("cache", json, figures, sizeof(figures) / sizeof(figures[0]));
     return 0;
 }

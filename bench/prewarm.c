@@ -14,51 +14,34 @@
 
 #include <jitcache/jitcache.h>
 
-#define ROUNDS 5
-#define MAX_SAMPLES 4096
-#define COMPILE_LIMIT_US 250000.0
-#define RESIDENT_LIMIT_KB 20480.0
+#include "figure.h"
 
-struct samples {
-    double us[MAX_SAMPLES];
-    size_t count;
-};
+#define ROUNDS 5
+#define MAX_FILES 16
+#define COMPILE_LIMIT_US 250000
+#define RESIDENT_LIMIT_KIB 20480
 
 static const char *const capability = "sm_90a";
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(struct samples *samples, double q)
-{
-    if (!samples->count)
-        return 0;
-    qsort(samples->us, samples->count, sizeof(double), compare);
-    return samples->us[(size_t) (q * (double) (samples->count - 1))];
-}
-
-// Resident memory of this process in kB; `field` is VmRSS or VmHWM.
-static long resident_kb(const char *field)
+// Resident memory of this process in KiB; `field` is VmRSS or VmHWM.
+static double resident_kib(const char *field)
 {
     FILE *status = fopen("/proc/self/status", "r");
     char line[256];
-    long kb = -1;
+    double kib = 0;
     while (status && fgets(line, sizeof(line), status))
         if (!strncmp(line, field, strlen(field)))
-            kb = strtol(line + strlen(field) + 1, NULL, 10);
+            kib = strtod(line + strlen(field) + 1, NULL);
     if (status)
         fclose(status);
-    return kb;
+    return kib;
 }
 
 static bool keep_compile_time(void *user, const struct jc_prewarm_event *event)
 {
     struct samples *samples = user;
-    if (event->outcome == JC_PREWARM_COMPILED && samples->count < MAX_SAMPLES)
-        samples->us[samples->count++] = (double) event->elapsed_ns / 1e3;
+    if (event->outcome == JC_PREWARM_COMPILED)
+        bench_add(samples, (double) event->elapsed_ns / 1e3);
     if (event->outcome == JC_PREWARM_FAILED)
         fprintf(stderr, "%s\n", event->message);
     return true;
@@ -104,8 +87,7 @@ static int run_round(const struct jc_plan *plan, struct samples *compiles, struc
         snprintf(error.text, sizeof(error.text), "%zu of %zu failed", first.failed, first.planned);
         goto destroy;
     }
-    if (hits->count < MAX_SAMPLES)
-        hits->us[hits->count++] = (double) second.elapsed_ns / 1e3 / (double) second.planned;
+    bench_add(hits, (double) second.elapsed_ns / 1e3 / (double) second.planned);
     status = 0;
 
 destroy:
@@ -115,40 +97,22 @@ remove:
     return status ? fail(dir, &error) : 0;
 }
 
-// One figure in the form that all benchmarks share: see scripts/bench.
-static void print_figure(const char *what, const char *of, double limit,
-                         const struct samples *samples)
+static int run_file(const char *file, struct figure *compile, struct figure *again)
 {
-    printf("  {\"name\": \"%s %s\", \"limit_us\": %.0f, \"limit_over_control\": false, "
-           "\"measured_us\": [", what, of, limit);
-    for (size_t i = 0; i < samples->count; i++)
-        printf("%s%.1f", i ? ", " : "", samples->us[i]);
-    printf("], \"control_us\": []},\n");
-}
-
-static int run_file(const char *file, bool json)
-{
-    static struct samples compiles, hits;
     struct jc_error error = {""};
     struct jc_template *tmpl = NULL;
     struct jc_plan *plan = NULL;
     int status = 0;
-    compiles.count = hits.count = 0;
     if (jc_template_create(jc_template_params(.file = file), &tmpl, &error))
         return fail(file, &error);
-    if (jc_plan_create(tmpl, jc_plan_params(.num_ranges = 0), &plan, &error))
+    if (jc_plan_create(tmpl, NULL, &plan, &error))
         status = fail(file, &error);
     for (int round = 0; !status && round < ROUNDS; round++)
-        status = run_round(plan, &compiles, &hits);
-    const char *name = jc_template_name(tmpl);
-    if (!status && json) {
-        print_figure("compile", name, COMPILE_LIMIT_US, &compiles);
-        print_figure("find again", name, 0, &hits);
-    } else if (!status) {
-        printf("%-28s compile min %.1f  median %.1f  max %.1f ms; find again %.3f ms each\n", name,
-               quantile(&compiles, 0) / 1e3, quantile(&compiles, 0.5) / 1e3,
-               quantile(&compiles, 1) / 1e3, quantile(&hits, 0.5) / 1e3);
-    }
+        status = run_round(plan, &compile->measured, &again->measured);
+    compile->unit = again->unit = "us";
+    compile->limit = COMPILE_LIMIT_US;
+    snprintf(compile->name, sizeof(compile->name), "compile %s", jc_template_name(tmpl));
+    snprintf(again->name, sizeof(again->name), "find again %s", jc_template_name(tmpl));
     jc_plan_destroy(&plan);
     jc_template_destroy(&tmpl);
     return status;
@@ -156,25 +120,24 @@ static int run_file(const char *file, bool json)
 
 int main(int argc, char **argv)
 {
+    static struct figure figures[2 * MAX_FILES + 1];
     bool json = argc > 1 && !strcmp(argv[1], "--json");
     int first = json ? 2 : 1;
-    long before = resident_kb("VmRSS");
-    if (first >= argc) {
+    size_t count = 0;
+    if (first >= argc || argc - first > MAX_FILES) {
         fprintf(stderr, "usage: bench-prewarm [--json] FILE...\n");
         return 2;
     }
-    if (json)
-        printf("{\"benchmark\": \"prewarm\", \"figures\": [\n");
-    for (int i = first; i < argc; i++)
-        if (run_file(argv[i], json))
+    double before = resident_kib("VmRSS");
+    for (int i = first; i < argc; i++, count += 2) {
+        if (run_file(argv[i], &figures[count], &figures[count + 1]))
             return 1;
-    long peak = resident_kb("VmHWM");
-    if (json)
-        printf("  {\"name\": \"resident memory, KiB\", \"limit_kb\": %.0f, "
-               "\"measured_kb\": [%ld], \"control_kb\": [%ld]}\n]}\n",
-               RESIDENT_LIMIT_KB, peak, before);
-    else
-        printf("resident memory of this process: %ld KiB before, %ld KiB at its peak\n", before,
-               peak);
+    }
+    struct figure *memory = &figures[count++];
+    *memory = (struct figure){.name = "resident memory", .unit = "KiB",
+                              .limit = RESIDENT_LIMIT_KIB};
+    bench_add(&memory->measured, resident_kib("VmHWM"));
+    bench_add(&memory->control, before);
+    bench_print("prewarm", json, figures, count);
     return 0;
 }

@@ -1,0 +1,34 @@
+// What every benchmark does with its samples: keep them, and print them for people or for
+// scripts/bench.
+
+#ifndef BENCH_FIGURE_H
+#define BENCH_FIGURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct samples {
+    double *values;
+    size_t count, capacity;
+};
+
+// One thing that was measured, beside its control of the same run.
+struct figure {
+    char name[64];
+    const char *unit; // "us" or "KiB"
+    double limit;     // 0: none
+    bool over_control; // the limit is for what is added to the control
+    struct samples measured, control;
+};
+
+// Microseconds that only grow.
+double bench_now_us(void);
+
+// Adds a value, or the time since `start_us`. Ends the program when out of memory.
+void bench_add(struct samples *samples, double value);
+void bench_add_since(struct samples *samples, double start_us);
+
+// Prints all of them as a table, or as one JSON object with every sample, and releases the samples.
+void bench_print(const char *benchmark, bool json, struct figure *figures, size_t count);
+
+#endif
