@@ -21,10 +21,11 @@
 enum { OPTION_ARCH = JC_OPTION_OWN, OPTION_CHECK, OPTION_RETRY, OPTION_NVRTC, OPTION_WORKER };
 
 static const struct jc_option options_of_prewarm[] = {
-    {"arch", OPTION_ARCH, "ARCH", "compile for this architecture, such as sm_90a; may be\n"
-                                  "given several times"},
+    {"arch", OPTION_ARCH, "ARCH", "compile for this architecture, such as sm_90a, the most\n"
+                                  "specific one of that GPU; may be given several times"},
     JC_SELECTION_OPTIONS,
-    {"check", OPTION_CHECK, NULL, "compile nothing; exit 1 if anything would be"},
+    {"check", OPTION_CHECK, NULL, "compile nothing; exit 1 if anything would be, which\n"
+                                   "-v names"},
     {"retry", OPTION_RETRY, NULL, "compile again what failed a short time ago"},
     {"nvrtc", OPTION_NVRTC, "FILE", "the NVRTC library; else JITCACHE_NVRTC, else searched"},
     {"worker", OPTION_WORKER, "FILE", "the worker program; else JITCACHE_WORKER, else the\n"
