@@ -5,6 +5,7 @@ Tabs, trailing blanks, long lines, CRLF, a missing last newline, open ends, path
 hosts of package registries, and file names that say nothing.
 """
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +27,10 @@ REGISTRY = re.compile(r"\b(pypi\.(org|nvidia)|pythonhosted\.|(deb|security)\.deb
 
 def known_files(root):
     """What git tracks or would; without git, everything that is not built."""
-    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(root), "ls-files", "-z",
-                           "--cached", "--others", "--exclude-standard"],
-                          capture_output=True, text=True) if (root / ".git").exists() else None
-    if done and done.returncode == 0:
+    if shutil.which("git") and (root / ".git").exists():
+        done = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(root), "ls-files", "-z",
+                               "--cached", "--others", "--exclude-standard"],
+                              check=True, capture_output=True, text=True)
         return [root / name for name in done.stdout.split("\0") if name]
     skipped = re.compile(r"(build.*|\.git|\.venv|__pycache__)(/.*)?")
     return [path for path in root.rglob("*")
