@@ -1,7 +1,7 @@
 // What the cache costs on this machine, each figure beside a control taken in the same run:
 //
 //   open    of a cache of 100,000 records; control: of an empty one
-//   hit     of a 30 kB record, found, copied and verified; control: a pread of 30 kB into new memory
+//   hit     of a 30 kB record, found, copied, verified; control: a pread of 30 kB into new memory
 //   cold    the same when the file is not in memory; control: the same pread
 //   insert  of a 30 kB record; control: a pwrite of 30 kB at the end of a file
 //   list    of 100,000 records; no control

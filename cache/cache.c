@@ -218,8 +218,8 @@ static enum jc_result open_folder(struct jc_cache *cache, const struct jc_cache_
     cache->segment_bytes = segment_bytes_for(params->max_bytes);
     if (cache->folder.writable && cache->segment_bytes < LEAST_MAX_BYTES / JC_MAX_SEGMENTS) {
         cache->folder.writable = false;
-        snprintf(cache->first_reason, JC_REASON_SIZE, "files may not be larger than %zu bytes here; "
-                 "raise the limit (ulimit -f) to 4 MiB or more", cache->segment_bytes);
+        snprintf(cache->first_reason, JC_REASON_SIZE, "files may not be larger than %zu bytes "
+                 "here; raise the limit (ulimit -f) to 4 MiB or more", cache->segment_bytes);
     }
     if (cache->folder.fd >= 0)
         open_locks(cache);
@@ -855,8 +855,8 @@ static enum jc_result read_indexes(struct jc_cache *cache, struct jc_list *list,
     return result;
 }
 
-// The entries of each segment are in the order of their keys. Gives all in that order, of those with
-// one key the newest alone, which is that of the first segment.
+// The entries of each segment are in the order of their keys. Gives all in that order, of those
+// with one key the newest alone, which is that of the first segment.
 static void merge(struct entries *segments, size_t *at, unsigned num,
                   bool (*each)(void *user, const struct jc_cache_entry *entry), void *user)
 {

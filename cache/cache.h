@@ -1,6 +1,6 @@
 // The inside of a cache handle, shared by the files that make it up: cache.c has the public calls,
-// list.c the segments that are read, rotation.c the changes to that list, vet.c what happens after a
-// crash of the machine, fork.c the handler for forks.
+// list.c the segments that are read, rotation.c the changes to that list, vet.c what happens after
+// a crash of the machine, fork.c the handler for forks.
 
 #ifndef JC_CACHE_H
 #define JC_CACHE_H
@@ -121,8 +121,8 @@ enum jc_result jc_list_open_segment(const struct jc_folder *folder, unsigned num
 
 // --- rotation.c; all with W held, unless they say otherwise
 
-// Starts the next segment, with room for a record of `incoming` bytes, and drops the oldest if there
-// are too many. 0 or an error of jc_writer.
+// Starts the next segment, with room for a record of `incoming` bytes, and drops the oldest if
+// there are too many. 0 or an error of jc_writer.
 int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incoming,
                      uint64_t deadline_ns);
 

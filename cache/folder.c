@@ -205,7 +205,8 @@ enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool re
                               bool trust_group, char reason[JC_REASON_SIZE])
 {
     *folder = (struct jc_folder){.fd = -1, .trust_group = trust_group};
-    enum jc_result result = dir && *dir ? absolute(dir, &folder->path) : default_place(&folder->path);
+    enum jc_result result =
+        dir && *dir ? absolute(dir, &folder->path) : default_place(&folder->path);
     if (result != JC_OK)
         return result;
     if (!folder->path) {

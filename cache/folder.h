@@ -18,9 +18,9 @@ struct jc_folder {
 
 #define JC_REASON_SIZE 512
 
-// Finds the folder, makes it unless `read_only`, and checks it. Where it cannot be used as it should
-// be, `reason` says why and what to do: with fd < 0 it is not to be used at all, otherwise it is not
-// to be written. JC_ERROR_OUT_OF_MEMORY only.
+// Finds the folder, makes it unless `read_only`, and checks it. Where it cannot be used as it
+// should be, `reason` says why and what to do: with fd < 0 it is not to be used at all, otherwise
+// it is not to be written. JC_ERROR_OUT_OF_MEMORY only.
 enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool read_only,
                               bool trust_group, char reason[JC_REASON_SIZE]);
 void jc_folder_finish(struct jc_folder *folder);

@@ -13,8 +13,8 @@ static struct {
     struct jc_cache *first;
 } watched = {PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, NULL};
 
-// Before a fork: takes every mutex that is held for moments, so that the child finds what they guard
-// in order. Nobody takes these in another order, or waits while holding one.
+// Before a fork: takes every mutex that is held for moments, so that the child finds what they
+// guard in order. Nobody takes these in another order, or waits while holding one.
 static void prepare(void)
 {
     pthread_mutex_lock(&watched.mutex);

@@ -1,7 +1,8 @@
 // The two locks of a cache folder, and the page that they guard.
 //
 // Both are bytes of one lock file, which is never renamed or unlinked, locked with open file
-// description (OFD) locks: they hold between containers, and the kernel drops them with the process.
+// description (OFD) locks: they hold between containers, and the kernel drops them with the
+// process.
 //
 //   W  exclusive: held by the one process that writes
 //   D  shared by readers; exclusive during a commit, and whenever the list of segments changes
@@ -45,8 +46,8 @@ void jc_locks_init(struct jc_locks *locks);
 void jc_locks_finish(struct jc_locks *locks);
 
 // Takes over `fd`, the open lock file, and maps its page, writing it first if it is new: that needs
-// W, for up to `wait_ns`. On failure errno says why; ETIMEDOUT: W was not had; ENODATA: the file has
-// no page and cannot be written.
+// W, for up to `wait_ns`. On failure errno says why; ETIMEDOUT: W was not had; ENODATA: the file
+// has no page and cannot be written.
 enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint64_t wait_ns);
 
 // In the child of a fork. Closes the descriptor, which leaves the parent's locks as they are,

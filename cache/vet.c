@@ -13,9 +13,9 @@
 
 #include "clock.h"
 
-// Segments are written without a sync, so a crash of the machine, and only that, can leave a tree of
-// which some pages never reached the disk. LMDB trusts its pages and may crash on such a tree. So
-// the first process in each boot of the machine lets a child look at the segments that were not
+// Segments are written without a sync, so a crash of the machine, and only that, can leave a tree
+// of which some pages never reached the disk. LMDB trusts its pages and may crash on such a tree.
+// So the first process in each boot of the machine lets a child look at the segments that were not
 // synced, and writes down in the lock file that it was done.
 
 #define CHILD_WAIT_NS UINT64_C(30000000000)

@@ -80,7 +80,8 @@ static int get_header(MDB_txn *txn, const struct jc_writer *writer, uint8_t boot
     MDB_val key = header_key();
     MDB_val value;
     int rc = mdb_get(txn, writer->records, &key, &value);
-    if (rc == 0 && jc_segment_header_decode(value.mv_data, value.mv_size, boot, created_ms) != JC_OK)
+    if (rc == 0 &&
+        jc_segment_header_decode(value.mv_data, value.mv_size, boot, created_ms) != JC_OK)
         rc = MDB_CORRUPTED;
     return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;
 }

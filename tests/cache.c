@@ -440,7 +440,8 @@ static void garbage_is_set_aside_and_one_is_kept(void **state)
     jc_cache_destroy(&cache);
 }
 
-// In a child: every record is right or a miss. Reading may end in a signal, which the caller counts.
+// In a child: every record is right or a miss. Reading may end in a signal, which the caller
+// counts.
 static int read_all(unsigned num)
 {
     struct jc_cache *cache;
@@ -524,8 +525,8 @@ static void after_a_crash_a_torn_segment_is_set_aside(void **state)
         snprintf(text, sizeof(text), "%u", i);
         assert_int_equal(put(cache, text, 100), JC_OK);
     }
-    // As a crash leaves it: marked, with a page that never reached the disk. Every page but those at
-    // the start in turn, for one of them the tree must notice.
+    // As a crash leaves it: marked, with a page that never reached the disk. Every page but those
+    // at the start in turn, for one of them the tree must notice.
     off_t size = (off_t) info_of(cache).bytes;
     char *bytes = malloc((size_t) size);
     int fd = open_segment(1);
