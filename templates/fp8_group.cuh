@@ -1,5 +1,5 @@
-// Quantizing 512 bfloat16 values with one warp: FP8 in groups of 128, each with a power of two as its
-// scale. Shared by the templates beside it.
+// Quantizing 512 bfloat16 values with one warp: FP8 in groups of 128, each with a power of two as
+// its scale. Shared by the templates beside it.
 //
 // A lane holds two chunks of eight values, 256 apart, so that a warp reads and writes whole lines;
 // each half of the warp holds one group of the first chunks and one of the second.
@@ -87,8 +87,8 @@ static __device__ void store_chunk(unsigned char *to, const float (&x)[CHUNK], u
 }
 
 // Stores the scales of one token's 512 values, the `row`th such stretch; of its four groups the
-// first `groups` exist. `first` and `second` are the exponents of the lane's own two groups; 0 makes
-// a scale of 0. The whole warp takes part.
+// first `groups` exist. `first` and `second` are the exponents of the lane's own two groups; 0
+// makes a scale of 0. The whole warp takes part.
 static __device__ void store_scales(void *scales, i64 row, i64 scale_stride_k, i64 token, u32 first,
                                     u32 second, int groups)
 {

@@ -14,22 +14,25 @@ arguments:
   - {name: o_stride_token, type: i64, typical: 32768}
   - {name: o_stride_head, type: i64, typical: 512}
   - {name: fp8_stride_group, type: i64, derive: num_tokens * heads_per_group * 512}
-  - {name: scale_stride_group, type: i64, derive: heads_per_group * scale_stride_k * (1 + 3 * (scale_format == fp32))}
+  - {name: scale_stride_group, type: i64,
+     derive: heads_per_group * scale_stride_k * (1 + 3 * (scale_format == fp32))}
   - {name: scale_stride_k, type: i64, derive: "align(num_tokens, 4)", do_not_specialize: true}
 launch: {grid: [scale_stride_k / 4, heads, 1], block: [32, 4, 1]}
 */
 
-// Undoes the rotary embedding on the last 64 of each head's 512 values and quantizes the head to FP8
-// in groups of 128, as the grouped output projection of an MLA layer wants it.
+// Undoes the rotary embedding on the last 64 of each head's 512 values and quantizes the head to
+// FP8 in groups of 128, as the grouped output projection of an MLA layer wants it.
 //
-//   o              bf16 [num_tokens][heads][512]; strides in elements, the last dimension contiguous
+//   o              bf16 [num_tokens][heads][512]; strides in elements, the last dimension
+//                  contiguous
 //   positions      i64 [num_tokens]
 //   cos_sin_cache  f32 [positions][64]: 32 cosines, then 32 sines
-//   fp8_out        e4m3 [groups][num_tokens][heads_per_group * 512], groups = heads / heads_per_group
-//   scale_out      for each group its scales with the token index contiguous and padded to a multiple
-//                  of 4 (scale_stride_k). fp32: f32 [4 * heads_per_group][scale_stride_k].
-//                  ue8m0: u32 [heads_per_group][scale_stride_k], the four exponents of a head in one
-//                  word, the first in the low byte. Padding rows get scales of 0.
+//   fp8_out        e4m3 [groups][num_tokens][heads_per_group * 512],
+//                  groups = heads / heads_per_group
+//   scale_out      for each group its scales with the token index contiguous and padded to a
+//                  multiple of 4 (scale_stride_k). fp32: f32 [4 * heads_per_group][scale_stride_k].
+//                  ue8m0: u32 [heads_per_group][scale_stride_k], the four exponents of a head in
+//                  one word, the first in the low byte. Padding rows get scales of 0.
 //
 // A scale is the smallest power of two for which the group's largest magnitude, taken as at least
 // 1e-10, fits in 448, the largest e4m3 number.

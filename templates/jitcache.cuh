@@ -6,8 +6,8 @@
 //   JC_FACT(name);         at the top of the kernel: what is known of argument `name` from here on.
 //                          For the optimiser only; a kernel is right without it.
 //
-// Included by a compiler other than jitcache, JC_FACT says nothing and parameters are to be given as
-// -DJC_PARAM_name=... .
+// Included by a compiler other than jitcache, JC_FACT says nothing and parameters are to be given
+// as -DJC_PARAM_name=... .
 
 #ifndef JITCACHE_CUH
 #define JITCACHE_CUH

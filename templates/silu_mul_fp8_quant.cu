@@ -21,8 +21,8 @@ launch: {grid: [scale_stride_k / 4, "ceildiv(hidden, 512)", 1], block: [32, 4, 1
 //   fp8_out    e4m3 [num_tokens][hidden]
 //   scale_out  the token index contiguous and padded to a multiple of 4 (scale_stride_k).
 //              fp32: f32 [hidden / 128][scale_stride_k]. ue8m0: u32 [ceil(hidden / 512)]
-//              [scale_stride_k], four exponents in a word, the first in the low byte, those past the
-//              end 0. Padding rows get scales of 0.
+//              [scale_stride_k], four exponents in a word, the first in the low byte, those past
+//              the end 0. Padding rows get scales of 0.
 //
 // A scale is the smallest power of two for which the group's largest magnitude, taken as at least
 // 1e-10, fits in 448, the largest e4m3 number.
@@ -87,5 +87,6 @@ silu_mul_fp8_quant(const unsigned short *__restrict__ input, unsigned char *__re
         store_chunk(to + first_column, first, first_exponent, is_aligned(fp8_out, 8));
     if (second_column < hidden)
         store_chunk(to + second_column, second, second_exponent, is_aligned(fp8_out, 8));
-    store_scales(scale_out, stretch, scale_stride_k, token, first_exponent, second_exponent, groups);
+    store_scales(scale_out, stretch, scale_stride_k, token, first_exponent, second_exponent,
+                 groups);
 }

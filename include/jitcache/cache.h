@@ -55,7 +55,7 @@ struct jc_record {
     size_t metadata_size;
     const void *payload;
     size_t payload_size;
-    uint64_t group;         // what `ls` and `stats` group by: the first 8 bytes of the template's key
+    uint64_t group;         // for `ls` and `stats`: the first 8 bytes of the template's key
     char label[8];          // shown by `ls`: the architecture, such as "sm_90a"; NUL padded
     uint64_t cost_ns;       // what it took to make it; stored in microseconds
     uint64_t created_ms;    // Unix time in milliseconds; 0 at insertion: now
@@ -116,8 +116,8 @@ JC_API enum jc_result jc_cache_find_key(struct jc_cache *cache, enum jc_record_k
 JC_API void jc_record_finish(struct jc_record *record);
 
 // Stores a record; the first of two for one key and kind wins, unless it has expired or is damaged.
-// JC_ERROR_CACHE: not writable, or the lock was not had within 2 s; counted, and `error` says which.
-// JC_ERROR_LIMIT: larger than JC_RECORD_MAX_BYTES or than a quarter of the budget allows.
+// JC_ERROR_CACHE: not writable, or the lock was not had within 2 s; counted, and `error` says
+// which. JC_ERROR_LIMIT: larger than JC_RECORD_MAX_BYTES or than a quarter of the budget allows.
 // JC_ERROR_IO: the disk is full or failing; the cache becomes read only for this process.
 // Threads: safe.
 JC_API enum jc_result jc_cache_insert(struct jc_cache *cache, const struct jc_record *record,

@@ -1,7 +1,7 @@
 // Results, error texts and log lines: how the library answers and what it says.
 //
-// Every function that can fail returns an enum jc_result, zero for success. Most of them also take a
-// struct jc_error, which receives one message: what happened, to what, and what to do next. The
+// Every function that can fail returns an enum jc_result, zero for success. Most of them also take
+// a struct jc_error, which receives one message: what happened, to what, and what to do next. The
 // library never prints, never exits, installs no signal handler and leaves errno as it was.
 
 #ifndef JITCACHE_RESULT_H
@@ -30,7 +30,7 @@ enum jc_result {
     JC_ERROR_OUT_OF_MEMORY = 2,
     JC_ERROR_IO = 3,          // A file or folder could not be read or written.
     JC_ERROR_NOT_FOUND = 4,   // What was asked for is not there. From a cache: a miss.
-    JC_ERROR_TEMPLATE = 5,    // A template or its description is malformed; the text has file and line.
+    JC_ERROR_TEMPLATE = 5,    // A template or description is malformed; the text has file and line.
     JC_ERROR_EXPRESSION = 6,  // An expression divides by zero, overflows or does not fit its type.
     JC_ERROR_LIMIT = 7,       // Larger than the library is made for; the text names the limit.
     JC_ERROR_TOOLCHAIN = 8,   // NVRTC or its headers are missing, unusable or too old.

@@ -19,14 +19,14 @@
 extern "C" {
 #endif
 
-// --- the description as C structs -----------------------------------------------------------------
+// --- the description as C structs ---------------------------------------------------------------
 //
 // Every value is text, spelled as in the front matter; NULL means that the field is not there.
 // `line` is the line of the file that an error message should name, 0 where there is none.
 
 struct jc_dispatch_case {
-    const char *when;  // condition over arguments, e.g. "num_tokens <= 64"; NULL in the last: always
-    const char *value; // the parameter's value, e.g. "1"
+    const char *when;  // condition over arguments, such as "num_tokens <= 64"; NULL in the last
+    const char *value; // the parameter's value, such as "1"
     unsigned line;
 };
 
@@ -37,7 +37,7 @@ struct jc_parameter_description {
     const char *const *values; // what is allowed; required for enum, none for bool; NULL: anything
     size_t num_values;
     const char *default_value; // used where the caller gives none
-    const struct jc_dispatch_case *dispatch; // rule that chooses the value; the last case has no `when`
+    const struct jc_dispatch_case *dispatch; // rule for the value; the last case has no `when`
     size_t num_dispatch;
     const char *fallback; // the generic variant's value; required with dispatch
     unsigned line;
@@ -71,7 +71,7 @@ struct jc_launch_description {
 struct jc_description {
     size_t size;        // sizeof(struct jc_description), or 0
     const char *kernel; // the template's name, and the entry point if there is no name expression
-    const char *name_expression; // of a C++ template: "gemm<{T}, {BLOCK_M}>"; braces name parameters
+    const char *name_expression; // of a C++ template: "gemm<{T}, {M}>"; braces name parameters
     const char *arch;            // "exact" (the default) or "portable"
     const char *state;           // "none" (the default); "per_variant": mutable state is meant
     const char *const *options;  // for NVRTC, such as "--use_fast_math"; not -I, -arch or -D JC_...
@@ -85,7 +85,7 @@ struct jc_description {
     struct jc_launch_description launch;
 };
 
-// --- templates ------------------------------------------------------------------------------------
+// --- templates ----------------------------------------------------------------------------------
 
 // Immutable once made. Threads: safe.
 struct jc_template;
