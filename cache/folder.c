@@ -11,6 +11,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "lock.h"
+
 static void say(char reason[JC_REASON_SIZE], const char *format, ...) JC_FORMAT(2, 3);
 
 static void say(char reason[JC_REASON_SIZE], const char *format, ...)
@@ -155,16 +157,21 @@ bool jc_folder_trusts_base(const struct stat *stat)
 static void say_why_not_trusted(const struct jc_folder *folder, const struct stat *stat,
                                 char reason[JC_REASON_SIZE])
 {
+    // A folder that never was a cache may be everybody's for a reason, such as /tmp: nobody should
+    // be told to take it from them.
+    bool was_cache = faccessat(folder->fd, JC_LOCK_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    const char *advice = was_cache ? "run chmod 700 on it, or " : "";
     if (stat->st_mode & S_IWOTH)
-        say(reason, "every user can write %s, and with it code for the GPU; run chmod 700 on it, "
-            "or set JITCACHE_DIR to a folder of your own", folder->path);
+        say(reason, "every user can write %s, and with it code for the GPU; %sset JITCACHE_DIR to "
+            "a folder of your own", folder->path, advice);
     else if (stat->st_uid != geteuid())
         say(reason, "%s belongs to user %lu, not to user %lu, who runs this; set JITCACHE_DIR to a "
             "folder of your own", folder->path, (unsigned long) stat->st_uid,
             (unsigned long) geteuid());
     else
-        say(reason, "group %lu can write %s; run chmod 700 on it, or set JITCACHE_TRUST=group if "
-            "you trust every member", (unsigned long) stat->st_gid, folder->path);
+        say(reason, "group %lu can write %s; %sset JITCACHE_DIR to a folder of your own, or "
+            "JITCACHE_TRUST=group if you trust every member", (unsigned long) stat->st_gid,
+            folder->path, advice);
 }
 
 static void say_why_not_opened(const struct jc_folder *folder, int error, bool read_only,

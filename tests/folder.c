@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cache/folder.h"
+#include "cache/lock.h"
 #include "scratch.h"
 
 static unsigned mode_of(const char *path)
@@ -121,6 +122,27 @@ static void only_a_folder_of_our_own_is_used(void **state)
             (place->reason ? !strstr(reason, place->reason) : reason[0] != '\0'))
             fail_msg("place %zu: fd %d, writable %d, reason \"%s\"", i, folder.fd,
                      folder.writable, reason);
+        jc_folder_finish(&folder);
+    }
+}
+
+// chmod 700 on /tmp, typed by root because we said so, would break the machine.
+static void only_what_was_a_cache_is_advised_to_be_closed(void **state)
+{
+    (void) state;
+    static const mode_t modes[] = {01777, 0770};
+    for (size_t i = 0; i < 2 * sizeof(modes) / sizeof(modes[0]); i++) {
+        const struct place place = {"place", FOLDER, modes[i / 2], false, false, false, NULL};
+        struct jc_folder folder;
+        char reason[JC_REASON_SIZE] = "";
+        bool was_cache = i % 2;
+        make_place(&place);
+        if (was_cache)
+            close(open(scratch_path("place/" JC_LOCK_FILE), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        assert_int_equal(jc_folder_open(&folder, scratch_path("place"), false, false, reason),
+                         JC_OK);
+        assert_int_equal(strstr(reason, "chmod") != NULL, was_cache);
+        assert_non_null(strstr(reason, "JITCACHE_DIR"));
         jc_folder_finish(&folder);
     }
 }
