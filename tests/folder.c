@@ -263,6 +263,8 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(only_a_folder_of_our_own_is_used, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(only_what_was_a_cache_is_advised_to_be_closed,
+                                        scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(the_default_place_follows_the_environment, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(a_relative_folder_becomes_absolute, scratch_setup,
