@@ -43,8 +43,7 @@ static void front_matter_is_found_where_it_may_stand(void **state)
         // Neither of these is a second one, nor does anything end too early.
         "/*jitcache\nkernel: k\n*/\n/*jitcached */ /* jitcache */ // /*jitcache\n",
         "/*jitcache\nkernel: k\n*/\nconst char *s = \"/*jitcache\";\n",
-        "/*jitcache\nkernel: k */\nconst char *s = \"*/\", *t = R\"x(*/)\" */)x\"; char c = "
-        "'\"';\n",
+        "/*jitcache\nkernel: k */\nauto s = \"*/\", t = R\"x(*/)\" */)x\"; char c = '\"';\n",
         "/*jitcache\nkernel: k */\nint y = 1'000 /* */ * 2; // */\n",
         "/*jitcache\n\"kernel\": 'k'\n*/",
         "/*jitcache\n{\"kernel\": \"\\u006b\"}\n*/",
