@@ -351,9 +351,15 @@ static enum jc_result operate(struct compiler *compiler, enum operation operatio
     compiler->stack -= operands - 1;
     const struct jc_instruction *last = compiler->code + compiler->num_code - operands;
     bool known = last[0].operation == NUMBER && last[operands - 1].operation == NUMBER;
-    if (!known)
-        return append(compiler, operation, column, 0);
     int64_t result = 0, a = last[0].operand, b = last[operands - 1].operand;
+    if (!known) {
+        // A divisor that is wrong is so for every number on the left.
+        bool right = operands == 2 && last[1].operation == NUMBER;
+        unsigned fault = right ? apply(operation, 0, b, &result) : NO_FAULT;
+        if (fault && fault != TOO_LARGE)
+            return refuse(compiler, column, "%s", fault_texts[fault]);
+        return append(compiler, operation, column, 0);
+    }
     unsigned fault = apply(operation, a, b, &result);
     if (fault) {
         char message[128];
