@@ -79,6 +79,10 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
         {"options: [--pre-include=a.h]", "write the #include in the source"},
         {"options: [-rdc=true]", "kernels are compiled whole"},
         {"options: [--frandom-seed=1]", "the seed is fixed"},
+        {"options: [--optix-ir]", "a kernel is machine code"},
+        {"options: [-fdevice-syntax-only]", "a check of the syntax makes no kernel"},
+        {"options: [-fdevice-time-trace=x.json]", "timings are taken by jitcache"},
+        {"options: [-std=c++03]", "templates are C++11 or newer"},
         // Parameters.
         {"parameters: [{type: int}]", "k.cu:3: parameters[0]: name: missing; every one needs a "
                                       "name"},

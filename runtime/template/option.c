@@ -31,12 +31,20 @@ static const struct {
     {"--relocatable-device-code=", "kernels are compiled whole, without linking; remove it"},
     {"-dlto", "kernels are compiled whole, without linking; remove it"},
     {"--dlink-time-opt", "kernels are compiled whole, without linking; remove it"},
+    {"--optix-ir", "a kernel is machine code, not an intermediate one; remove it"},
+    {"-optix-ir", "a kernel is machine code, not an intermediate one; remove it"},
+    {"--fdevice-syntax-only", "a check of the syntax makes no kernel; remove it"},
+    {"-fdevice-syntax-only", "a check of the syntax makes no kernel; remove it"},
+    {"--std=c++03", "templates are C++11 or newer; remove it, or write --std=c++17"},
+    {"-std=c++03", "templates are C++11 or newer; remove it, or write --std=c++17"},
     {"-pch", "precompiled headers are not in the key; remove it"},
     {"--pch", "precompiled headers are not in the key; remove it"},
     {"--create-pch=", "precompiled headers are not in the key; remove it"},
     {"--use-pch=", "precompiled headers are not in the key; remove it"},
     {"-time=", "timings are taken by jitcache; remove it"},
     {"--time=", "timings are taken by jitcache; remove it"},
+    {"-fdevice-time-trace=", "timings are taken by jitcache; remove it"},
+    {"--fdevice-time-trace=", "timings are taken by jitcache; remove it"},
 };
 
 static const char *check_macro(const char *macro)
