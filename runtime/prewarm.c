@@ -138,9 +138,14 @@ static char *failure_message(const struct prewarm *prewarm, const struct flight 
         head = out.size;
         jc_resources_strip(answer->log ? answer->log : "", &out);
         append_hint(prewarm, flight->unit.job.entry, answer->log ? answer->log : "", &out);
+    } else {
+        jc_buffer_string(&out, ": ");
+        head = out.size;
     }
-    if (out.size == head)
-        jc_buffer_print(&out, ": %s\n", answer->text && answer->text[0]
+    // A log says more than the text, but not of a compile that went well and made no kernel.
+    bool compiled = answer->lowered_name && answer->lowered_name[0];
+    if (out.size == head || compiled)
+        jc_buffer_print(&out, "%s\n", answer->text && answer->text[0]
                         ? answer->text : jc_result_string(answer->result));
     return jc_buffer_take(&out);
 }

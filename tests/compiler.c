@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/compile/compiler.h"
+#include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
 
 static char folder[PATH_MAX];
@@ -99,6 +101,55 @@ static void a_kernel_comes_back_as_a_cubin_with_its_symbol(void **state)
     jc_job_answer_finish(&answer.job);
     jc_compiler_destroy(&compiler);
     assert_null(compiler);
+}
+
+static void code_that_is_no_kernel_is_a_failed_compile(void **state)
+{
+    (void) state;
+    static const char *const cases[] = {"--fdevice-syntax-only", "--ptxas-options=-c"};
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *const options[] = {"-arch=sm_90a", cases[i]};
+        const struct jc_job job = {.file = "k.cu", .source = kernel, .entry = "k",
+                                   .options = options, .num_options = 2};
+        assert_int_equal(jc_compiler_submit(compiler, &job, NULL, NULL), JC_OK);
+        struct jc_compiler_answer answer = take(compiler);
+        assert_int_equal(answer.job.result, JC_ERROR_COMPILE);
+        if (!strstr(answer.job.text, "does not hold the kernel k"))
+            fail_msg("%s: %s", cases[i], answer.job.text);
+        jc_job_answer_finish(&answer.job);
+    }
+    jc_compiler_destroy(&compiler);
+}
+
+// Every byte of a cubin may be wrong, and it may end anywhere.
+static void a_damaged_cubin_is_read_no_further_than_it_goes(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_OK);
+    size_t size = answer.job.cubin_size;
+    assert_true(jc_cubin_defines(answer.job.cubin, size, "k"));
+    assert_false(jc_cubin_defines(answer.job.cubin, size, "k2"));
+    assert_false(jc_cubin_defines(answer.job.cubin, size, ""));
+    for (size_t end = 0; end < size; end++) {
+        char *part = malloc(end + 1); // of the very size, for the sanitizer's sake
+        assert_non_null(part);
+        memcpy(part, answer.job.cubin, end);
+        jc_cubin_defines(part, end, "k");
+        free(part);
+    }
+    unsigned char *bytes = (unsigned char *) answer.job.cubin;
+    for (size_t i = 0; i < size; i++) {
+        unsigned char kept = bytes[i];
+        bytes[i] = 0xff;
+        jc_cubin_defines(bytes, size, "k");
+        bytes[i] = kept;
+    }
+    jc_job_answer_finish(&answer.job);
+    jc_compiler_destroy(&compiler);
 }
 
 static void jobs_are_done_in_order(void **state)
@@ -393,6 +444,68 @@ static void the_worker_ends_when_its_program_is_killed(void **state)
         assert_int_equal(kill(worker, 0), -1);
 }
 
+// A program in the middle of a compile, with a child that holds a copy of all it has open.
+struct scene {
+    pid_t worker, bystander;
+};
+
+static void play(const struct jc_compiler_params *params, const char *mark, int out)
+{
+    struct jc_compiler *compiler;
+    struct scene scene = {0};
+    if (jc_compiler_create(params, &compiler, NULL) == JC_OK) {
+        submit(compiler, kernel, NULL);
+        for (int i = 0; i < 1000 && access(mark, F_OK) != 0; i++) {
+            struct jc_compiler_answer answer;
+            jc_compiler_take(compiler, &answer);
+            poll(NULL, 0, 10);
+        }
+        scene.worker = find_worker();
+        scene.bystander = fork();
+        if (scene.bystander == 0)
+            for (;;)
+                pause();
+    }
+    ssize_t written = write(out, &scene, sizeof(scene));
+    (void) written;
+    raise(SIGKILL);
+}
+
+static void a_worker_at_work_ends_when_its_program_is_killed(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    int ends[2];
+    act("hang", true, mark, count);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); // to be told how the worker ends
+    pid_t child = fork();
+    if (child == 0)
+        play(&(struct jc_compiler_params){.worker = getenv("JITCACHE_WORKER"), .nvrtc = forward,
+                                          .timeout_ns = A_MINUTE}, mark, ends[1]);
+    struct scene scene = {0};
+    assert_int_equal(read(ends[0], &scene, sizeof(scene)), sizeof(scene));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(scene.worker > 0);
+    assert_int_equal(access(mark, F_OK), 0);
+    pid_t ended = 0;
+    for (int i = 0; i < 1000 && ended == 0; i++) {
+        ended = waitpid(scene.worker, NULL, WNOHANG);
+        poll(NULL, 0, ended ? 0 : 10);
+    }
+    kill(scene.bystander, SIGKILL);
+    waitpid(scene.bystander, NULL, 0);
+    if (ended == 0) {
+        kill(scene.worker, SIGKILL);
+        waitpid(scene.worker, NULL, 0);
+    }
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    stop_acting(mark, count);
+    assert_int_equal(ended, scene.worker);
+}
+
 static void resources_are_read_for_the_right_function(void **state)
 {
     (void) state;
@@ -458,6 +571,8 @@ int main(void)
     jc_compiler_destroy(&compiler);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kernel_comes_back_as_a_cubin_with_its_symbol),
+        cmocka_unit_test(code_that_is_no_kernel_is_a_failed_compile),
+        cmocka_unit_test(a_damaged_cubin_is_read_no_further_than_it_goes),
         cmocka_unit_test(jobs_are_done_in_order),
         cmocka_unit_test(jobs_that_nobody_takes_end_with_the_compiler),
         cmocka_unit_test(what_is_no_worker_is_an_error),
@@ -470,6 +585,7 @@ int main(void)
         cmocka_unit_test(a_child_that_closes_its_copy_leaves_the_worker_alone),
         cmocka_unit_test(a_program_without_standard_streams_can_compile),
         cmocka_unit_test(the_worker_ends_when_its_program_is_killed),
+        cmocka_unit_test(a_worker_at_work_ends_when_its_program_is_killed),
         cmocka_unit_test(resources_are_read_for_the_right_function),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -166,9 +166,11 @@ static void an_unknown_architecture_lists_the_known_ones(void **state)
 static void a_named_nvrtc_that_cannot_be_used_is_an_error(void **state)
 {
     (void) state;
-    char missing[PATH_MAX], text[PATH_MAX], old[PATH_MAX];
+    char missing[PATH_MAX], text[PATH_MAX], old[PATH_MAX], pipe_file[PATH_MAX];
     in_folder(missing, "libnvrtc.so.13");
     in_folder(text, "text.so");
+    in_folder(pipe_file, "pipe.so");
+    assert_int_equal(mkfifo(pipe_file, 0600), 0);
     in_build(old, "tests/libold-nvrtc.so");
     FILE *stream = fopen(text, "w");
     for (int i = 0; i < 100; i++)
@@ -179,6 +181,8 @@ static void a_named_nvrtc_that_cannot_be_used_is_an_error(void **state)
     } cases[] = {
         {missing, "cannot open shared object file"},
         {text, "invalid ELF header"},
+        {pipe_file, "not a regular file"},
+        {folder, "not a regular file"},
         {old, "11.8 is too old; 12.4 or newer"},
         {"libm.so.6", "has no nvrtcVersion"},
     };
@@ -193,6 +197,7 @@ static void a_named_nvrtc_that_cannot_be_used_is_an_error(void **state)
             fail_msg("%s: %s", cases[i].file, error.text);
     }
     unlink(text);
+    unlink(pipe_file);
 }
 
 static void copy_file(const char *from, const char *to)

@@ -67,6 +67,7 @@ struct jc_compiler {
     int pidfd; // -1 where the kernel has none
     int socket;
     bool greeted; // `toolchain` is known
+    char end[128]; // how the last one that was lost ended
     struct jc_toolchain toolchain;
 
     uint64_t next_id;
@@ -344,7 +345,9 @@ static void lose_worker(struct jc_compiler *compiler, const char *why, bool may_
 
     char text[512];
     snprintf(text, sizeof(text), "the compile worker %s", why ? why : end);
-    jc_log(compiler->log, JC_LOG_WARNING, "%s", text);
+    snprintf(compiler->end, sizeof(compiler->end), "%s", why ? why : end);
+    if (compiler->greeted) // before that the error says it
+        jc_log(compiler->log, JC_LOG_WARNING, "%s", text);
     if (busy && (!may_retry || compiler->waiting.first->attempts >= MAX_ATTEMPTS)) {
         fail_first(compiler, JC_ERROR_WORKER, true, text);
     } else if (starting && compiler->greeted) {
@@ -500,10 +503,11 @@ static enum jc_result wait_for_welcome(struct jc_compiler *compiler, struct jc_e
         wait_readable(compiler->epoll, -1);
         result = handle_events(compiler, error);
         if (result == JC_OK && !compiler->greeted && compiler->state == WORKER_NONE)
-            result = jc_fail(error, JC_ERROR_WORKER, "the compile worker %s ended before it was"
-                             " ready, or took more than %d s; is it the jitcache-worker of this"
-                             " version?", compiler->worker_file,
-                             (int) (START_TIMEOUT_NS / UINT64_C(1000000000)));
+            result = jc_fail(error, JC_ERROR_WORKER, "the compile worker %s %s before it was ready;"
+                             " is it the jitcache-worker of this version%s%s?",
+                             compiler->worker_file, compiler->end,
+                             compiler->nvrtc[0] ? ", and a whole NVRTC that it opens at " : "",
+                             compiler->nvrtc);
     }
     return result;
 }

@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #include "cache/report.h"
+#include "cubin.h"
 
 // Of nvrtc.h, which is not needed to build: the names and numbers are NVRTC's stable ABI.
 typedef struct program *nvrtc_program;
@@ -269,6 +270,10 @@ static enum jc_result list_archs(struct jc_nvrtc *nvrtc, struct jc_error *error)
 // The version is asked for before anything else: of a library that is too old this is all we know.
 static enum jc_result open_library(struct jc_nvrtc *nvrtc, const char *file, struct jc_error *error)
 {
+    // The loader would wait for a pipe's other end.
+    struct stat status;
+    if (strchr(file, '/') && stat(file, &status) == 0 && !S_ISREG(status.st_mode))
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "it is not a regular file");
     nvrtc->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!nvrtc->library)
         return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s", dlerror());
@@ -399,6 +404,8 @@ static void fail_answer(struct jc_job_answer *answer, enum jc_result result,
 static void take_code(const struct jc_nvrtc *nvrtc, nvrtc_program program, const char *entry,
                       struct jc_job_answer *answer)
 {
+    static const char blame[] =
+        "remove the option that makes it stop early, from `options` or NVRTC_APPEND_FLAGS";
     const char *lowered = NULL;
     int status = nvrtc->lowered_name(program, entry, &lowered);
     if (status != 0 || !lowered) {
@@ -409,8 +416,7 @@ static void take_code(const struct jc_nvrtc *nvrtc, nvrtc_program program, const
     answer->lowered_name = strdup(lowered);
     status = nvrtc->cubin_size(program, &answer->cubin_size);
     if (status != 0 || answer->cubin_size == 0) {
-        fail_answer(answer, JC_ERROR_COMPILE, "NVRTC made no machine code: %s",
-                    nvrtc->error_string(status));
+        fail_answer(answer, JC_ERROR_COMPILE, "NVRTC made no machine code; %s", blame);
         return;
     }
     answer->cubin = malloc(answer->cubin_size);
@@ -418,6 +424,9 @@ static void take_code(const struct jc_nvrtc *nvrtc, nvrtc_program program, const
         fail_answer(answer, JC_ERROR_OUT_OF_MEMORY, "out of memory in the compile worker");
     else if (nvrtc->cubin(program, answer->cubin) != 0)
         fail_answer(answer, JC_ERROR_COMPILE, "NVRTC does not hand out the machine code");
+    else if (!jc_cubin_defines(answer->cubin, answer->cubin_size, lowered))
+        fail_answer(answer, JC_ERROR_COMPILE, "the machine code does not hold the kernel %s, ready"
+                    " to be loaded; %s", lowered, blame);
 }
 
 static nvrtc_program create_program(const struct jc_nvrtc *nvrtc, const struct jc_job *job,

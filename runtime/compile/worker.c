@@ -3,6 +3,8 @@
 // crash, hang or be killed at any time without harm to the program it works for.
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #define SOCKET 3
 
 struct worker {
+    int parent; // a descriptor of its process; -1 where the kernel has none
     struct jc_nvrtc *nvrtc; // NULL until found
     struct jc_toolchain toolchain;
     char *include_options[JC_MAX_ROOTS];
@@ -32,6 +35,27 @@ static void leave_parent(void)
     cpu_set_t all;
     memset(&all, 0xff, sizeof(all));
     sched_setaffinity(0, sizeof(all), &all);
+}
+
+// NVRTC cannot be interrupted, and a program that is gone waits for nothing: this thread ends the
+// process in the middle of a compile. The end of the program is watched beside that of the socket,
+// of which a child that it has forked holds a copy.
+static void *watch_parent(void *user)
+{
+    const struct worker *worker = user;
+    struct pollfd ends[] = {{.fd = SOCKET}, {.fd = worker->parent, .events = POLLIN}};
+    while (poll(ends, 2, -1) < 0 && errno == EINTR)
+        ;
+    _exit(0);
+}
+
+// Without the thread the worker still ends, after the compile in hand.
+static void start_watch(struct worker *worker)
+{
+    pthread_t thread;
+    worker->parent = (int) syscall(SYS_pidfd_open, getppid(), 0);
+    if (pthread_create(&thread, NULL, watch_parent, worker) == 0)
+        pthread_detach(thread);
 }
 
 // Runs from here on in the toolkit's include folder, so that -I can be relative and __FILE__ in the
@@ -124,6 +148,7 @@ int main(void)
     leave_parent();
     // NVRTC stays open to the end: its threads and its exit handlers are its own affair.
     static struct worker worker;
+    start_watch(&worker);
     while (serve(&worker))
         ;
     for (size_t i = 0; i < JC_MAX_ROOTS; i++)
