@@ -6,6 +6,7 @@
 
 #include "cache/report.h"
 #include "context.h"
+#include "runtime/compile/diagnosis.h"
 #include "runtime/compile/resources.h"
 #include "runtime/compile/unit.h"
 #include "runtime/plan/plan.h"
@@ -96,35 +97,6 @@ static void tell(struct prewarm *prewarm, const struct flight *flight,
         prewarm->stopped = true;
 }
 
-// What the log means for the person who reads it, where we know more than the compiler.
-static void append_hint(const struct prewarm *prewarm, const char *entry, const char *log,
-                        struct jc_buffer *out)
-{
-    static const char missing[] = "open source file \"";
-    const struct jc_toolchain *toolchain = jc_compiler_toolchain(prewarm->context->compiler);
-    const char *header = strstr(log, missing);
-    if (header) {
-        header += strlen(missing);
-        int size = (int) strcspn(header, "\"\n");
-        if (!toolchain->include[0])
-            jc_buffer_print(out, "The CUDA toolkit's headers were not found; if %.*s is one of"
-                            " them, install the toolkit or the Python package nvidia-cuda-runtime"
-                            " for CUDA %d.%d, or set CUDA_HOME.\n", size, header,
-                            toolchain->major, toolchain->minor);
-        else
-            jc_buffer_print(out, "%.*s is neither beside the file that includes it, nor in the"
-                            " template's folder or one that its `include` names, nor in %s.\n",
-                            size, header, toolchain->include);
-    }
-    struct jc_buffer undefined = {0};
-    jc_buffer_print(&undefined, "identifier \"%s\" is undefined", entry);
-    if (!undefined.failed && strstr(log, undefined.data))
-        jc_buffer_print(out, "The description names the kernel '%s', which the source does not"
-                        " define outside of any namespace; correct `kernel`, or give"
-                        " `name_expression`.\n", entry);
-    jc_buffer_finish(&undefined);
-}
-
 // The message of a failed compile. Allocated; NULL when out of memory.
 static char *failure_message(const struct prewarm *prewarm, const struct flight *flight,
                              const struct jc_job_answer *answer)
@@ -136,8 +108,8 @@ static char *failure_message(const struct prewarm *prewarm, const struct flight 
     if (answer->result == JC_ERROR_COMPILE) {
         jc_buffer_string(&out, " does not compile:\n");
         head = out.size;
-        jc_resources_strip(answer->log ? answer->log : "", &out);
-        append_hint(prewarm, flight->unit.job.entry, answer->log ? answer->log : "", &out);
+        jc_diagnosis_print(prewarm->tmpl, jc_compiler_toolchain(prewarm->context->compiler),
+                           answer->log ? answer->log : "", &out);
     } else {
         jc_buffer_string(&out, ": ");
         head = out.size;
@@ -311,8 +283,11 @@ static enum jc_result land(struct prewarm *prewarm, const struct flight *flight,
         tell(prewarm, flight, JC_PREWARM_COMPILED, answer->job.elapsed_ns, "");
         return JC_OK;
     }
-    tell(prewarm, flight, JC_PREWARM_FAILED, answer->job.elapsed_ns, error.text);
-    return check_writable(prewarm);
+    // A cache that has become read only is the end of it all, and told as that.
+    result = check_writable(prewarm);
+    if (result == JC_OK)
+        tell(prewarm, flight, JC_PREWARM_FAILED, answer->job.elapsed_ns, error.text);
+    return result;
 }
 
 static void forget_flight(struct prewarm *prewarm, const struct flight *flight)

@@ -551,20 +551,66 @@ static void progress_can_stop_it(void **state)
     close_all(&f);
 }
 
-static void a_missing_header_is_named_with_where_it_was_looked_for(void **state)
+// Compiles a source that fails, and checks what is said of it: `says` in the second line, where a
+// hint stands, and no more than `max_lines` in all.
+static void fail_source(const char *source, const char *says, size_t max_lines)
 {
-    (void) state;
     struct fixture f = {0};
-    put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
-                  "#include \"nowhere.h\"\n"
-                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    put("t/k.cu", source);
     open_plan(&f, "t/k.cu", jc_plan_params());
     open_context(&f, jc_context_params(.disable = false));
     prewarm(&f);
-    assert_report(&f, 0, 0, 0, 1);
-    if (!strstr(f.message, "k.cu(5): ") || !strstr(f.message, "\nnowhere.h is neither beside"))
-        fail_msg("%s", f.message);
+    assert_report(&f, 0, 0, 0, f.report.planned);
+    const char *second = strchr(f.message, '\n'), *found = strstr(f.message, says);
+    size_t lines = 0;
+    for (const char *at = f.message; *at; at++)
+        lines += *at == '\n';
+    if (!second || !found || memchr(second + 1, '\n', (size_t) (found - second - 1)))
+        fail_msg("not '%s' but %s", says, f.message);
+    if (lines > max_lines)
+        fail_msg("%zu lines: %s", lines, f.message);
+    assert_null(strstr(f.message, "jitcache_"));
     close_all(&f);
+}
+
+static void a_missing_header_is_named_with_where_it_was_looked_for(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *include, *says;
+    } cases[] = {
+        {"\"nowhere.h\"", "nowhere.h is neither beside the file that includes it, nor in the"},
+        {"<nowhere.h>", "<nowhere.h> is neither in a folder that the template's `include` names"},
+        {"<nowhere.h>", "write #include \"nowhere.h\""},
+        {"<cstdint>", "NVRTC has none of these; include <cuda/std/cstdint>"},
+        {"<stdint.h>", "NVRTC has none of these; include <cuda/std/cstdint>"},
+        {"<cstdio>", "printf is built in"},
+        {"<stdio.h>", "printf is built in"},
+        {"<cassert>", "assert is built in"},
+        {"<vector>", "NVRTC has none of these; remove the #include"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char source[512];
+        snprintf(source, sizeof(source),
+                 "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
+                 "#include %s\n"
+                 "extern \"C\" __global__ void k(int *x) { *x = 1; }\n", cases[i].include);
+        fail_source(source, cases[i].says, 9);
+    }
+}
+
+static void a_type_that_needs_a_header_is_explained(void **state)
+{
+    (void) state;
+    fail_source("/*jitcache\nkernel: k\narguments: [{name: x, type: i64*}, {name: y, type: i64}]\n"
+                "*/\n"
+                "extern \"C\" __global__ void k(int64_t *x, long long y) { *x = y; }\n",
+                "int64_t is a type of <cuda/std/cstdint>; include that", 8);
+    fail_source("/*jitcache\nkernel: k\nname_expression: \"k<{T}>\"\n"
+                "parameters: [{name: T, type: type, default: __nv_bfloat16}]\n"
+                "arguments: [{name: x, type: void*}, {name: y, type: i64}]\n*/\n"
+                "template <class T> __global__ void k(T *x, long long y) { *x = y; }\n",
+                "__nv_bfloat16 is a type of <cuda_bf16.h>; include that", 3);
 }
 
 static void a_computed_include_is_an_error_before_anything_compiles(void **state)
@@ -584,19 +630,42 @@ static void a_computed_include_is_an_error_before_anything_compiles(void **state
     close_all(&f);
 }
 
-static void a_kernel_that_is_not_there_is_named(void **state)
+static void an_entry_that_is_not_there_is_one_short_message(void **state)
 {
     (void) state;
-    struct fixture f = {0};
-    put("t/k.cu", "/*jitcache\nkernel: typo\narguments: [{name: x, type: i32*}]\n*/\n"
-                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
-    open_plan(&f, "t/k.cu", jc_plan_params());
-    open_context(&f, jc_context_params(.disable = false));
-    prewarm(&f);
-    assert_report(&f, 0, 0, 0, 1);
-    if (!strstr(f.message, "The description names the kernel 'typo'"))
-        fail_msg("%s", f.message);
-    close_all(&f);
+    static const struct {
+        const char *fields, *source, *says;
+    } cases[] = {
+        {"kernel: typo", "extern \"C\" __global__ void k(int *x, int n) {}",
+         "kernel: 'typo': the source does not define it outside of any namespace"},
+        {"kernel: k", "namespace a { __global__ void k(int *x, int n) {} }",
+         "name_expression: \"NAMESPACE::k\""},
+        {"kernel: k", "template <class T> __global__ void k(T *x, int n) {}",
+         "kernel: 'k': this is a function template; name what to instantiate"},
+        {"kernel: k", "__device__ void k(int *x, int n) {}", "this is no __global__ function"},
+        {"kernel: k", "__global__ void k(int *x, int n) {} __global__ void k(int *x, long n) {}",
+         "several functions have this name"},
+        {"kernel: k\nname_expression: k<float>",
+         "template <class T, int N> __global__ void k(int *x, int n) {}",
+         "name_expression: 'k<float>': its template arguments do not fit"},
+        {"kernel: k\nname_expression: k<1, 2>",
+         "template <int N> __global__ void k(int *x, int n) {}", "name_expression: 'k<1, 2>': "},
+        {"kernel: k\nname_expression: l<1>",
+         "template <int N> __global__ void k(int *x, int n) {}",
+         "does not define 'l' outside of any namespace"},
+        {"kernel: k\nname_expression: a::k", "__global__ void k(int *x, int n) {}",
+         "name_expression: 'a::k': "},
+        {"kernel: k\nname_expression: k<U>",
+         "template <class T> __global__ void k(T *x, int n) {}", "does not declare 'U'"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char source[512];
+        snprintf(source, sizeof(source),
+                 "/*jitcache\n%s\n"
+                 "arguments: [{name: x, type: void*}, {name: n, type: i32, typical: 1}]\n*/\n%s\n",
+                 cases[i].fields, cases[i].source);
+        fail_source(source, cases[i].says, 4);
+    }
 }
 
 static void missing_toolkit_headers_matter_where_they_are_needed(void **state)
@@ -863,8 +932,9 @@ int main(void)
         IN_A_FOLDER(a_hanging_compile_ends_with_the_time_limit),
         IN_A_FOLDER(progress_can_stop_it),
         IN_A_FOLDER(a_missing_header_is_named_with_where_it_was_looked_for),
+        IN_A_FOLDER(a_type_that_needs_a_header_is_explained),
         IN_A_FOLDER(a_computed_include_is_an_error_before_anything_compiles),
-        IN_A_FOLDER(a_kernel_that_is_not_there_is_named),
+        IN_A_FOLDER(an_entry_that_is_not_there_is_one_short_message),
         IN_A_FOLDER(missing_toolkit_headers_matter_where_they_are_needed),
         IN_A_FOLDER(a_cache_that_cannot_be_written_serves_hits_alone),
         IN_A_FOLDER(the_toolchain_is_described),

@@ -343,14 +343,29 @@ static void the_declared_signature_is_the_kernels(void **state)
                      " 2 arguments are declared, the kernel takes another number\"");
         else
             snprintf(says, sizeof(says), "k.cu(5): error: static assertion failed with \"jitcache:"
-                     " argument 2 'b' is declared %s, the kernel takes something else\"",
-                     fixture.tmpl->arguments[1].type_name);
+                     " 'b' is declared %s", fixture.tmpl->arguments[1].type_name);
         if (!matches && !strstr(answer.job.log, says))
             fail_msg("%s for %s: not\n%s\nbut %s", cases[i].declared, cases[i].taken, says,
                      answer.job.log);
         jc_job_answer_finish(&answer.job);
         tear_down(&fixture);
     }
+}
+
+static void a_kernel_that_is_not_there_is_complained_of_once(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct jc_compiler_answer answer = compile_source(&fixture,
+        "/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, typical: 1}\n"
+        "  - {name: m, type: i64, typical: 1}\n*/\n"
+        "namespace q { __global__ void k(int n, long long m) {} }\n");
+    assert_int_equal(answer.job.result, JC_ERROR_COMPILE);
+    const char *first = strstr(answer.job.log, "k.cu(2): error: identifier \"k\" is undefined");
+    if (!first || strstr(first + 1, "k.cu("))
+        fail_msg("%s", answer.job.log);
+    jc_job_answer_finish(&answer.job);
+    tear_down(&fixture);
 }
 
 static void the_check_adds_no_warnings(void **state)
@@ -431,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_kernel_sees_parameters_and_facts),
         cmocka_unit_test(a_fact_is_for_the_optimiser_alone),
         cmocka_unit_test(the_declared_signature_is_the_kernels),
+        cmocka_unit_test(a_kernel_that_is_not_there_is_complained_of_once),
         cmocka_unit_test(the_check_adds_no_warnings),
         cmocka_unit_test(errors_name_the_authors_file_and_line),
         cmocka_unit_test(a_kernel_need_not_be_extern_c),

@@ -9,7 +9,8 @@
 // How the tail asks what a kernel takes. It needs no header and C++11 alone, and is defined ahead
 // of the source, where no macro of the author's can reach it. A float of 8 or 16 bits may be any
 // class of that size, or the unsigned integer that it is stored as; a pointer to a vector of the
-// declared element, such as float4, will do, and so will one to void.
+// declared element, such as float4, will do, and so will one to void. Of what is not
+// there, or is no kernel, NVRTC complains by itself: every number and type of arguments will do.
 static const char signature_check[] =
     "namespace jitcache_unit {\n"
     "template <bool B> struct boolean { static constexpr bool value = B; };\n"
@@ -60,9 +61,12 @@ static const char signature_check[] =
     "    : boolean<D::template takes<typename plain<T>::type>::value> {};\n"
     "template <unsigned I, class D, class T, class... A> struct nth<I, D, T, A...>\n"
     "    : nth<I - 1, D, A...> {};\n"
-    "template <class F> struct kernel;\n"
+    "template <class F> struct kernel {\n"
+    "    template <unsigned N> struct counts : boolean<true> {};\n"
+    "    template <unsigned I, class D> struct takes : boolean<true> {};\n"
+    "};\n"
     "template <class... A> struct kernel<void (*)(A...)> {\n"
-    "    static constexpr unsigned count = sizeof...(A);\n"
+    "    template <unsigned N> struct counts : boolean<N == sizeof...(A)> {};\n"
     "    template <unsigned I, class D> struct takes : nth<I, D, A...> {};\n"
     "};\n"
     "#ifdef __cpp_noexcept_function_type\n"
@@ -292,24 +296,59 @@ static void print_type(struct jc_buffer *out, const struct jc_type *type)
                     type->element_const ? "true" : "false");
 }
 
+// What a C++ programmer writes for a type, or "".
+static const char *spell_type(const struct jc_type *type)
+{
+    static const char *const integers[][2] = { // by size, and whether it is signed
+        [1] = {"unsigned char", "signed char or char"},
+        [2] = {"unsigned short", "short"},
+        [4] = {"unsigned", "int"},
+        [8] = {"unsigned long long or size_t", "long long or long"},
+    };
+    switch (type->type_class) {
+    case JC_CLASS_INTEGER:
+        return integers[type->bytes][type->is_signed];
+    case JC_CLASS_FLOAT:
+        return type->bytes == 8 ? "double" : type->bytes == 4 ? "float" : "";
+    case JC_CLASS_BYTES:
+        return "a struct of that size";
+    case JC_CLASS_BOOL:
+        return "bool";
+    case JC_CLASS_VOID:
+    case JC_CLASS_POINTER:
+        break;
+    }
+    return "";
+}
+
+static void print_takes(struct jc_buffer *out, const struct jc_argument *argument, size_t index)
+{
+    const char *spelled = spell_type(&argument->type);
+    bool pointer = argument->type.type_class == JC_CLASS_POINTER;
+    jc_buffer_print(out, "static_assert(jitcache_entry::takes<%zu, ", index);
+    print_type(out, &argument->type);
+    jc_buffer_print(out, ">::value, \"jitcache: '%s' is declared %s", argument->name,
+                    argument->type_name);
+    if (*spelled)
+        jc_buffer_print(out, ", which is %s in the kernel", spelled);
+    jc_buffer_print(out, "; it takes something else%s\");\n",
+                    pointer ? ", or differs in const" : "");
+}
+
+// The entry is resolved once, so that one that does not resolve is one error.
 static void print_tail(struct jc_buffer *out, const struct jc_template *tmpl, const char *entry)
 {
-    unsigned first = tmpl->num_arguments ? tmpl->arguments[0].line : 1;
     jc_buffer_string(out, "\n");
-    print_line(out, first, tmpl->line_name);
-    jc_buffer_print(out, "static_assert(jitcache_unit::kernel<decltype(&%s)>::count == %zu,"
-                    " \"jitcache: %zu arguments are declared, the kernel takes another number\""
-                    ");\n",
-                    entry, tmpl->num_arguments, tmpl->num_arguments);
+    print_line(out, tmpl->line, tmpl->line_name);
+    jc_buffer_print(out, "using jitcache_entry = jitcache_unit::kernel<decltype(&%s)>;\n", entry);
+    print_line(out, tmpl->num_arguments ? tmpl->arguments[0].line : tmpl->line, tmpl->line_name);
+    jc_buffer_print(out, "static_assert(jitcache_entry::counts<%zu>::value, \"jitcache: %zu"
+                    " argument%s declared, the kernel takes another number\");\n",
+                    tmpl->num_arguments, tmpl->num_arguments,
+                    tmpl->num_arguments == 1 ? " is" : "s are");
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        print_line(out, argument->line, tmpl->line_name);
-        jc_buffer_print(out, "static_assert(jitcache_unit::kernel<decltype(&%s)>::takes<%zu, ",
-                        entry, i);
-        print_type(out, &argument->type);
-        jc_buffer_print(out, ">::value, \"jitcache: argument %zu '%s' is declared %s, the kernel"
-                        " takes something else\");\n", i + 1, argument->name,
-                        argument->type_name);
+        print_line(out, tmpl->arguments[i].line, tmpl->line_name);
+        print_takes(out, &tmpl->arguments[i], i);
     }
 }
 

@@ -212,6 +212,8 @@ static enum jc_result check_kernel(struct checker *checker)
     if (result == JC_OK)
         result = keep(checker, &place, from->name_expression, &tmpl->name_expression);
     checker->view->name_expression = tmpl->name_expression;
+    tmpl->line = jc_lines_find(
+        checker->lines, from->name_expression ? from->name_expression : from->kernel, 0);
     place.field = "arch";
     if (result == JC_OK)
         result = keep_word(checker, &place, from->arch, archs, &checker->view->arch);

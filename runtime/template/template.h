@@ -80,6 +80,7 @@ struct jc_template {
     const char *source;
     size_t source_size;
     const char *name_expression; // with its braces, or NULL
+    unsigned line; // of name_expression, else of kernel; 0: unknown
     bool portable;
     bool state_per_variant;
     const char *const *options;
