@@ -1,5 +1,7 @@
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,6 +35,8 @@ struct prewarm {
 
     struct jc_key template_key;
     bool template_stored;
+    struct jc_key *warnings; // those logged, by their text
+    size_t num_warnings;
     struct flight *flights; // being compiled
     size_t in_flight;       // how many
     size_t done;
@@ -97,29 +101,88 @@ static void tell(struct prewarm *prewarm, const struct flight *flight,
         prewarm->stopped = true;
 }
 
-// The message of a failed compile. Allocated; NULL when out of memory.
-static char *failure_message(const struct prewarm *prewarm, const struct flight *flight,
-                             const struct jc_job_answer *answer)
+// What is wrong, without which file, kernel and architecture: two files with one text share the
+// record of it. Allocated; NULL when out of memory.
+static char *failure_reason(const struct prewarm *prewarm, const struct jc_job_answer *answer)
 {
     struct jc_buffer out = {0};
-    const char *file = prewarm->tmpl->file ? prewarm->tmpl->file : prewarm->tmpl->base_name;
-    jc_buffer_print(&out, "%s: %s for %s", file, prewarm->tmpl->name, flight->unit.arch);
-    size_t head = out.size;
-    if (answer->result == JC_ERROR_COMPILE) {
-        jc_buffer_string(&out, " does not compile:\n");
-        head = out.size;
+    if (answer->result == JC_ERROR_COMPILE)
         jc_diagnosis_print(prewarm->tmpl, jc_compiler_toolchain(prewarm->context->compiler),
                            answer->log ? answer->log : "", &out);
-    } else {
-        jc_buffer_string(&out, ": ");
-        head = out.size;
-    }
     // A log says more than the text, but not of a compile that went well and made no kernel.
     bool compiled = answer->lowered_name && answer->lowered_name[0];
-    if (out.size == head || compiled)
+    if (out.size == 0 || compiled)
         jc_buffer_print(&out, "%s\n", answer->text && answer->text[0]
                         ? answer->text : jc_result_string(answer->result));
     return jc_buffer_take(&out);
+}
+
+static void tell_failure(struct prewarm *prewarm, const struct flight *flight, uint64_t elapsed_ns,
+                         const char *how, const char *reason)
+{
+    const char *file = prewarm->tmpl->file ? prewarm->tmpl->file : prewarm->tmpl->base_name;
+    struct jc_buffer out = {0};
+    jc_buffer_print(&out, "%s: %s for %s%s%s", file, prewarm->tmpl->name, flight->unit.arch, how,
+                    reason ? reason : "out of memory\n");
+    tell(prewarm, flight, JC_PREWARM_FAILED, elapsed_ns, out.failed ? "out of memory" : out.data);
+    jc_buffer_finish(&out);
+}
+
+// The value of a line `name=value` of a record's metadata; its size, or 0.
+static size_t metadata_value(const struct jc_record *record, const char *name, const char **value)
+{
+    const char *line = record->metadata, *end = line + record->metadata_size;
+    size_t size = strlen(name);
+    while (line < end) {
+        const char *stop = memchr(line, '\n', (size_t) (end - line));
+        stop = stop ? stop : end;
+        if ((size_t) (stop - line) > size && memcmp(line, name, size) == 0 && line[size] == '=') {
+            *value = line + size + 1;
+            return (size_t) (stop - *value);
+        }
+        line = stop < end ? stop + 1 : end;
+    }
+    return 0;
+}
+
+static bool is_of_name(char c)
+{
+    return isalnum((unsigned char) c) || c == '_' || c == '.' || c == '/' || c == '-';
+}
+
+// Appends a text with one file's name in place of another's.
+static void append_renamed(struct jc_buffer *out, const char *text, const char *from,
+                           size_t from_size, const char *to)
+{
+    const char *found, *at = text;
+    while (from_size && (found = memmem(at, strlen(at), from, from_size))) {
+        bool whole = (found == text || !is_of_name(found[-1])) && !is_of_name(found[from_size]);
+        jc_buffer_append(out, at, (size_t) (found - at));
+        jc_buffer_append(out, whole ? to : from, whole ? strlen(to) : from_size);
+        at = found + from_size;
+    }
+    jc_buffer_string(out, at);
+}
+
+// What was found out earlier, by whatever process, about a file of whatever name.
+static void tell_remembered(struct prewarm *prewarm, const struct flight *flight,
+                            const struct jc_record *record)
+{
+    uint64_t now = unix_ms();
+    char how[128];
+    snprintf(how, sizeof(how), " failed %llu s ago, and was not tried again; `retry` (--retry)"
+             " compiles it:\n",
+             (unsigned long long) (now > record->created_ms ? now - record->created_ms : 0) / 1000);
+    const char *file = NULL, *described = NULL;
+    size_t file_size = metadata_value(record, "file", &file);
+    size_t described_size = metadata_value(record, "description", &described);
+    struct jc_buffer half = {0}, whole = {0};
+    append_renamed(&half, record->payload, file, file_size, prewarm->tmpl->base_name);
+    append_renamed(&whole, half.data ? half.data : "", described, described_size,
+                   prewarm->tmpl->line_name);
+    tell_failure(prewarm, flight, 0, how, half.failed || whole.failed ? NULL : whole.data);
+    jc_buffer_finish(&half);
+    jc_buffer_finish(&whole);
 }
 
 // --- records -------------------------------------------------------------------------------------
@@ -222,14 +285,22 @@ static enum jc_result store_variant(struct prewarm *prewarm, const struct flight
 
 // Kept for the others' sake; if it cannot be, they find out by themselves.
 static void store_failure(struct prewarm *prewarm, const struct flight *flight,
-                          const struct jc_job_answer *answer, const char *message)
+                          const struct jc_job_answer *answer, const char *reason)
 {
+    struct jc_buffer metadata = {0};
+    jc_buffer_print(&metadata, "file=%s\n", prewarm->tmpl->base_name);
+    if (strcmp(prewarm->tmpl->line_name, prewarm->tmpl->base_name) != 0)
+        jc_buffer_print(&metadata, "description=%s\n", prewarm->tmpl->line_name);
     struct jc_record record = record_of(prewarm, flight, JC_RECORD_FAILURE);
-    record.payload = message;
-    record.payload_size = strlen(message);
+    record.metadata = metadata.data;
+    record.metadata_size = metadata.size;
+    record.payload = reason;
+    record.payload_size = strlen(reason);
     record.cost_ns = answer->elapsed_ns;
     record.expires_ms = unix_ms() + FAILURE_LIFETIME_MS;
-    jc_cache_insert(prewarm->context->cache, &record, NULL);
+    if (!metadata.failed)
+        jc_cache_insert(prewarm->context->cache, &record, NULL);
+    jc_buffer_finish(&metadata);
 }
 
 static enum jc_result check_writable(struct prewarm *prewarm)
@@ -245,13 +316,30 @@ static enum jc_result check_writable(struct prewarm *prewarm)
 
 // --- one variant ---------------------------------------------------------------------------------
 
-static void log_warnings(const struct prewarm *prewarm, const struct jc_job_answer *answer)
+// Whether this call has logged the text before. Out of memory it is logged once more.
+static bool is_known_warning(struct prewarm *prewarm, const struct jc_buffer *text)
+{
+    struct jc_key key = jc_key_of(text->data, text->size);
+    for (size_t i = 0; i < prewarm->num_warnings; i++)
+        if (memcmp(&prewarm->warnings[i], &key, sizeof(key)) == 0)
+            return true;
+    struct jc_key *grown =
+        realloc(prewarm->warnings, (prewarm->num_warnings + 1) * sizeof(*grown));
+    if (grown) {
+        prewarm->warnings = grown;
+        grown[prewarm->num_warnings++] = key;
+    }
+    return false;
+}
+
+// The variants of a template share most of their warnings.
+static void log_warnings(struct prewarm *prewarm, const struct jc_job_answer *answer)
 {
     struct jc_buffer warnings = {0};
     jc_resources_strip(answer->log, &warnings);
     while (warnings.size > 0 && strchr("\n ", warnings.data[warnings.size - 1]))
         warnings.data[--warnings.size] = '\0';
-    if (warnings.size > 0)
+    if (warnings.size > 0 && !is_known_warning(prewarm, &warnings))
         jc_log(&prewarm->context->log, JC_LOG_WARNING, "%s: %s", prewarm->tmpl->name,
                warnings.data);
     jc_buffer_finish(&warnings);
@@ -260,12 +348,12 @@ static void log_warnings(const struct prewarm *prewarm, const struct jc_job_answ
 static void fail_variant(struct prewarm *prewarm, const struct flight *flight,
                          const struct jc_compiler_answer *answer)
 {
-    char *message = failure_message(prewarm, flight, &answer->job);
-    if (message && answer->lasting)
-        store_failure(prewarm, flight, &answer->job, message);
-    tell(prewarm, flight, JC_PREWARM_FAILED, answer->job.elapsed_ns,
-         message ? message : "out of memory");
-    free(message);
+    char *reason = failure_reason(prewarm, &answer->job);
+    if (reason && answer->lasting)
+        store_failure(prewarm, flight, &answer->job, reason);
+    tell_failure(prewarm, flight, answer->job.elapsed_ns,
+                 answer->job.result == JC_ERROR_COMPILE ? " does not compile:\n" : ": ", reason);
+    free(reason);
 }
 
 // One variant has come back. Fails only where the next one would fare no better.
@@ -329,7 +417,7 @@ static bool answered(struct prewarm *prewarm, const struct flight *flight)
     } else if (!prewarm->params->retry
                && jc_cache_find(cache, JC_RECORD_FAILURE, unit->text, unit->text_size, &record)
                    == JC_OK) {
-        tell(prewarm, flight, JC_PREWARM_FAILED, 0, record.payload);
+        tell_remembered(prewarm, flight, &record);
     } else if (prewarm->params->check) {
         tell(prewarm, flight, JC_PREWARM_MISSING, 0, "");
         return true;
@@ -472,6 +560,7 @@ enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_pl
     pthread_mutex_unlock(&context->lock);
     jc_closure_finish(&prewarm.closure);
     free(prewarm.archs);
+    free(prewarm.warnings);
     report->elapsed_ns = now_ns() - start_ns;
     return result;
 }

@@ -488,15 +488,73 @@ static void a_failed_compile_is_remembered_and_can_be_tried_again(void **state)
     open_context(&f, jc_context_params(.disable = false));
     prewarm(&f);
     compiles();
-    char message[sizeof(f.message)];
-    strcpy(message, f.message);
+    char said[sizeof(f.message)];
+    strcpy(said, strchr(f.message, '\n'));
     prewarm(&f);
     assert_report(&f, 1, 0, 0, 1);
-    assert_string_equal(f.message, message);
+    if (!strstr(f.message, "t/k.cu: k for sm_90a failed ")
+        || !strstr(f.message, " s ago, and was not tried again; `retry` (--retry) compiles it:\n"))
+        fail_msg("%s", f.message);
+    assert_string_equal(strchr(f.message, '\n'), said);
     assert_int_equal(compiles(), 0);
     assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.retry = true}), JC_OK);
     assert_report(&f, 1, 0, 0, 1);
     assert_int_equal(compiles(), 1);
+    close_all(&f);
+}
+
+// Two files with one text have one key, and share what was found out about it.
+static void a_remembered_failure_speaks_of_the_file_at_hand(void **state)
+{
+    (void) state;
+    static const char description[] = "kernel: k\narguments: [{name: x, type: i32*}, {name: n, "
+                                      "type: i32, typical: 3}]\n";
+    static const char source[] = "extern \"C\" __global__ void k(int *x, float n)\n"
+                                 "{ *x = broken; }\n";
+    struct fixture f = {0};
+    put("t/k.yaml", description);
+    put("t/k.cu", source);
+    put("other/oak.yaml", description);
+    put("other/oak.cu", source);
+    open_plan(&f, "t/k.yaml", jc_plan_params());
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    if (!strstr(f.message, "\nk.cu(2): error") || !strstr(f.message, "\nk.yaml(2): error"))
+        fail_msg("%s", f.message);
+    assert_int_equal(compiles(), 1);
+    jc_plan_destroy(&f.plan);
+    jc_template_destroy(&f.tmpl);
+    open_plan(&f, "other/oak.yaml", jc_plan_params());
+    prewarm(&f);
+    assert_int_equal(compiles(), 0);
+    if (!strstr(f.message, "/other/oak.yaml: k for sm_90a failed ")
+        || !strstr(f.message, "\noak.cu(2): error") || !strstr(f.message, "\noak.yaml(2): error")
+        || strstr(f.message, "k.cu(") != strstr(f.message, "oak.cu(") + 2)
+        fail_msg("%s", f.message);
+    close_all(&f);
+}
+
+static void count_line(void *user, enum jc_log_level level, const char *line)
+{
+    size_t *count = user;
+    *count += level == JC_LOG_WARNING && strstr(line, "never referenced");
+}
+
+static void a_warning_of_the_compiler_is_logged_once(void **state)
+{
+    (void) state;
+    size_t count = 0;
+    const struct jc_log log = {.write = count_line, .user = &count, .level = JC_LOG_WARNING};
+    const struct jc_setting values = {.name = "N", .value = "1,2,3"};
+    struct fixture f = {0};
+    put("t/k.cu", "/*jitcache\nkernel: k\nparameters: [{name: N}]\n"
+                  "arguments: [{name: x, type: i32*}]\n*/\n#include <jitcache.cuh>\n"
+                  "extern \"C\" __global__ void k(int *x) { int unused; *x = JC_PARAM(N); }\n");
+    open_plan(&f, "t/k.cu", jc_plan_params(.parameters = &values, .num_parameters = 1));
+    open_context(&f, jc_context_params(.log = &log));
+    prewarm(&f);
+    assert_report(&f, 0, 3, 0, 0);
+    assert_int_equal(count, 1);
     close_all(&f);
 }
 
@@ -928,6 +986,8 @@ int main(void)
         IN_A_FOLDER(wrong_architectures_are_told_apart),
         IN_A_FOLDER(a_variant_that_fails_does_not_stop_the_others),
         IN_A_FOLDER(a_failed_compile_is_remembered_and_can_be_tried_again),
+        IN_A_FOLDER(a_remembered_failure_speaks_of_the_file_at_hand),
+        IN_A_FOLDER(a_warning_of_the_compiler_is_logged_once),
         IN_A_FOLDER(a_crash_of_the_compiler_fails_its_variant_alone),
         IN_A_FOLDER(a_hanging_compile_ends_with_the_time_limit),
         IN_A_FOLDER(progress_can_stop_it),
