@@ -88,8 +88,8 @@ struct jc_prewarm_event {
     const char *arch;
     struct jc_key key;   // zero where none could be formed
     uint64_t elapsed_ns; // of the compile
-    // Why it failed, the compiler's log included; "" otherwise. Of a variant that failed before, and
-    // was not tried again, it says how long ago that was.
+    // Why it failed, the compiler's log included; "" otherwise. Of a variant that failed before,
+    // and was not tried again, it says how long ago that was.
     const char *message;
 };
 
