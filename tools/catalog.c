@@ -100,16 +100,6 @@ static int compare_entries(const void *a, const void *b, void *user)
     return order ? order : memcmp(&left->key, &right->key, sizeof(left->key));
 }
 
-// A reader leaves what is damaged where it is, and must not pass it over in silence.
-static void tell_damage(struct jc_cache *cache)
-{
-    struct jc_cache_info info;
-    jc_cache_info(cache, &info);
-    if (info.corrupt)
-        jc_remark("warning", "records or whole segments of the cache are damaged and not counted;"
-                             " prewarm sets them aside and makes them again");
-}
-
 int jc_catalog_read(struct jc_catalog *catalog, struct jc_cache *cache)
 {
     *catalog = (struct jc_catalog){0};
@@ -125,8 +115,16 @@ int jc_catalog_read(struct jc_catalog *catalog, struct jc_cache *cache)
     if (catalog->num_entries)
         qsort_r(catalog->entries, catalog->num_entries, sizeof(*catalog->entries), compare_entries,
                 catalog);
-    tell_damage(cache);
+    struct jc_cache_info info;
+    jc_cache_info(cache, &info);
+    catalog->damaged = info.corrupt > 0;
     return JC_STATUS_DONE;
+}
+
+void jc_catalog_tell_damage(const struct jc_catalog *catalog)
+{
+    if (catalog->damaged)
+        jc_remark("warning", JC_CATALOG_DAMAGE);
 }
 
 const char *jc_catalog_kernel(const struct jc_catalog *catalog, uint64_t group)

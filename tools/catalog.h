@@ -12,11 +12,18 @@ struct jc_catalog {
     size_t num_entries;
     struct jc_catalog_template *templates; // by group
     size_t num_templates;
+    bool damaged; // records or segments failed their check
 };
 
 // Reads the index, and every template record for its name. 0, or the status to end with after
 // telling why. Finish it either way.
 int jc_catalog_read(struct jc_catalog *catalog, struct jc_cache *cache);
+
+// A reader leaves what is damaged where it is, and must not pass it over in silence.
+#define JC_CATALOG_DAMAGE                                                                          \
+    "records or whole segments of the cache are damaged and not counted; prewarm sets them aside " \
+    "and makes them again"
+void jc_catalog_tell_damage(const struct jc_catalog *catalog);
 
 // The kernel that a record belongs to; "?" where its template record is gone. As stored: make it
 // printable.

@@ -97,6 +97,7 @@ static int list_records(const struct jc_common *common, const struct filter *fil
     int status = jc_session_open(&session, common, JC_SESSION_READ, NULL);
     if (!status)
         status = jc_catalog_read(&catalog, session.cache);
+    jc_catalog_tell_damage(&catalog);
     if (!status && common->json)
         print_json(&catalog, filter);
     else if (!status)

@@ -140,12 +140,22 @@ void jc_print_json(json_t *value)
     json_decref(value);
 }
 
+// Why what was printed first got lost.
+static int lost_output;
+
+void jc_flush_output(void)
+{
+    errno = 0;
+    if (fflush(stdout) && !lost_output)
+        lost_output = errno;
+}
+
 int jc_finish_output(int status)
 {
     bool lost = ferror(stdout);
-    errno = 0;
-    if (fflush(stdout) || lost)
+    jc_flush_output();
+    if (lost || lost_output)
         return jc_complain("standard output: cannot write: %s",
-                           errno ? strerror(errno) : "an earlier write failed");
+                           lost_output ? strerror(lost_output) : "an earlier write failed");
     return status;
 }

@@ -41,6 +41,9 @@ json_t *jc_json_text_of(const char *text, size_t size);
 // Prints a value, which it releases, with a newline behind it.
 void jc_print_json(json_t *value);
 
+// Writes out what is buffered, for those who watch. That it got lost is told at the end.
+void jc_flush_output(void);
+
 // Writes out what is buffered. A full disk or a reader that is gone shows only now, and a command
 // whose output got lost has not done what it was asked for.
 int jc_finish_output(int status);

@@ -44,6 +44,9 @@ struct prewarm {
     struct jc_session session;
 
     const struct jc_template *tmpl; // the one being done
+    char **messages;                // of its variants that failed, each once
+    size_t num_messages;
+    size_t num_alike; // variants whose message was there already
     bool give_up;
     uint64_t start_ns;
     struct jc_prewarm_report total;
@@ -125,10 +128,43 @@ static json_t *json_of_event(const struct prewarm *prewarm, const struct jc_prew
     return object;
 }
 
-// Failures and missing ones are named, the rest only with -v.
-static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_event *event)
+// What is wrong in a source is wrong in each of its variants; people want to read it once. The first
+// line is only about the variant, where more lines say what is wrong with it.
+static bool is_news(struct prewarm *prewarm, const char *message)
 {
-    bool failed = event->outcome == JC_PREWARM_FAILED;
+    const char *more = strchr(message, '\n');
+    message = more && more[1] ? more + 1 : message;
+    for (size_t i = 0; i < prewarm->num_messages; i++)
+        if (strcmp(prewarm->messages[i], message) == 0)
+            return false;
+    prewarm->messages = jc_grow(prewarm->messages, prewarm->num_messages,
+                                sizeof(*prewarm->messages));
+    prewarm->messages[prewarm->num_messages++] = jc_copy_text(message, strlen(message));
+    return true;
+}
+
+static void forget_messages(struct prewarm *prewarm)
+{
+    for (size_t i = 0; i < prewarm->num_messages; i++)
+        free(prewarm->messages[i]);
+    free(prewarm->messages);
+    prewarm->messages = NULL;
+    prewarm->num_messages = prewarm->num_alike = 0;
+}
+
+// Below the messages, so that it reads as a line of theirs.
+static void tell_alike(const struct prewarm *prewarm)
+{
+    size_t count = prewarm->num_alike;
+    if (count && !prewarm->options.common.verbosity && !prewarm->options.common.json)
+        fprintf(stderr, "    %zu more variant%s of %s failed alike; -v names %s\n", count,
+                count == 1 ? "" : "s", jc_template_name(prewarm->tmpl), count == 1 ? "it" : "them");
+}
+
+// A failure is told with its message, everything else in one line.
+static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_event *event,
+                       bool failed)
+{
     char *known = one_line(event->variant->specialization);
     const char *generic = event->variant->generic ? " generic" : "";
     char duration[JC_UNITS_SIZE];
@@ -152,12 +188,16 @@ static bool on_event(void *user, const struct jc_prewarm_event *event)
     bool failed = event->outcome == JC_PREWARM_FAILED;
     bool missing = event->outcome == JC_PREWARM_MISSING;
     bool verbose = prewarm->options.common.verbosity > 0;
+    bool news = failed && is_news(prewarm, event->message);
+    jc_session_release(true);
+    jc_session_hold();
+    prewarm->num_alike += failed && !news;
     if (failed)
         json_array_append_new(prewarm->failures, json_of_event(prewarm, event));
     if (missing)
         json_array_append_new(prewarm->missing, json_of_event(prewarm, event));
-    if (verbose || (failed && !prewarm->options.common.json))
-        tell_event(prewarm, event);
+    if (verbose || (news && !prewarm->options.common.json))
+        tell_event(prewarm, event, news);
     jc_progress_draw("[%zu/%zu] %s for %s", event->done, event->planned,
                      jc_template_name(prewarm->tmpl), event->arch);
     return !signal_caught;
@@ -175,7 +215,7 @@ static void print_summary(const char *name, const struct jc_prewarm_report *repo
         printf("%zu compiled", report->compiled);
     printf(", %zu failed, %s\n", report->failed,
            jc_units_duration(report->elapsed_ns, duration));
-    fflush(stdout);
+    jc_flush_output();
 }
 
 static void add_report(struct prewarm *prewarm, const struct jc_prewarm_report *report)
@@ -202,13 +242,17 @@ static int prewarm_template(struct prewarm *prewarm, size_t index)
     struct jc_error error;
     prewarm->tmpl = prewarm->selection.templates[index];
     jc_progress_draw("%s", jc_template_name(prewarm->tmpl));
+    jc_session_hold();
     enum jc_result result = jc_context_prewarm(
         prewarm->session.context, prewarm->plans[index],
         jc_prewarm_params(.capabilities = prewarm->archs, .num_capabilities = prewarm->num_archs,
                           .check = prewarm->check, .retry = prewarm->retry, .progress = on_event,
                           .user = prewarm),
         &report, &error);
+    jc_session_release(result == JC_OK);
     jc_progress_clear();
+    tell_alike(prewarm);
+    forget_messages(prewarm);
     if (result) {
         // Without a toolchain or a cache the next would fail alike.
         prewarm->give_up = result != JC_ERROR_TEMPLATE;

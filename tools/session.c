@@ -10,8 +10,6 @@
 #include "memory.h"
 #include "output.h"
 
-// While a cache opens, what the library says of it is held back: if the command then ends because
-// of that, one message tells it, not two.
 struct held_log {
     bool hold;
     char **lines;
@@ -45,15 +43,24 @@ static void write_line(void *user, enum jc_log_level level, const char *line)
     held->lines[held->num_lines++] = jc_copy_text(line, strlen(line));
 }
 
-static void release_lines(struct held_log *held, bool show)
+// One for the process, since a context may log until its end.
+static struct held_log held_log;
+
+void jc_session_hold(void)
 {
-    for (size_t i = 0; i < held->num_lines; i++) {
+    held_log.hold = true;
+}
+
+void jc_session_release(bool show)
+{
+    struct held_log held = held_log;
+    held_log = (struct held_log){0};
+    for (size_t i = 0; i < held.num_lines; i++) {
         if (show)
-            jc_remark("warning", held->lines[i]);
-        free(held->lines[i]);
+            jc_remark("warning", held.lines[i]);
+        free(held.lines[i]);
     }
-    free(held->lines);
-    *held = (struct held_log){0};
+    free(held.lines);
 }
 
 static bool is_absent(const char *dir)
@@ -97,13 +104,11 @@ static const char *name_state(const struct jc_session *session)
 int jc_session_open(struct jc_session *session, const struct jc_common *common,
                     enum jc_session_use use, const struct jc_context_params *params)
 {
-    // Lives as long as the process, as the context may log until its end.
-    static struct held_log held;
-    held.hold = true;
+    jc_session_hold();
     enum jc_log_level level = common->verbosity > 1 ? JC_LOG_DEBUG
                               : common->verbosity   ? JC_LOG_INFO
                                                     : JC_LOG_WARNING;
-    struct jc_log log = {.write = write_line, .user = &held, .level = level};
+    struct jc_log log = {.write = write_line, .user = &held_log, .level = level};
     struct jc_error error;
     *session = (struct jc_session){0};
     enum jc_result result = jc_context_create(
@@ -120,7 +125,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
         status = check_state(session, use);
         session->state = name_state(session);
     }
-    release_lines(&held, status == JC_STATUS_DONE && !session->absent);
+    jc_session_release(status == JC_STATUS_DONE && !session->absent);
     return status;
 }
 

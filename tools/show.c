@@ -96,8 +96,9 @@ static int find_entry(struct show *show)
             found = entry;
     }
     if (!found)
-        return jc_complain("no %s has a key that begins with %s; jitcache ls lists them",
-                           show->kind ? jc_kind_name(show->kind) : "record", show->prefix);
+        return jc_complain("no %s has a key that begins with %s; %s",
+                           show->kind ? jc_kind_name(show->kind) : "record", show->prefix,
+                           show->catalog.damaged ? JC_CATALOG_DAMAGE : "jitcache ls lists them");
     show->entry = found;
     return JC_STATUS_DONE;
 }
@@ -314,9 +315,14 @@ static int open_and_show(struct show *show)
     if (!status) {
         enum jc_result result = jc_cache_find_key(show->session.cache, show->entry->kind,
                                                   &show->entry->key, &show->record);
-        status = result ? jc_complain("%s cannot be read: %s", show->prefix,
-                                      jc_result_string(result))
-                        : show_record(show);
+        if (result)
+            status = jc_complain("the %s %s is in the index and cannot be read: it is damaged, or"
+                                 " has just gone; prewarm makes it again",
+                                 jc_kind_name(show->entry->kind), show->prefix);
+        else
+            status = show_record(show);
+        if (!status)
+            jc_catalog_tell_damage(&show->catalog);
     }
     jc_record_finish(&show->record);
     jc_catalog_finish(&show->catalog);

@@ -177,6 +177,7 @@ static int show_statistics(const struct jc_common *common)
     int status = jc_session_open(&session, common, JC_SESSION_READ, NULL);
     if (!status)
         status = jc_catalog_read(&catalog, session.cache);
+    jc_catalog_tell_damage(&catalog);
     if (!status) {
         count(&statistics, &catalog);
         if (common->json)

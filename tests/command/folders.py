@@ -74,11 +74,37 @@ class Folders(harness.Case):
         self.assertIn(str(self.cache), message)
         self.assertIn("cannot be written", message)
 
+    @unittest.skipIf(subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode,
+                     "no right to mount a small disk")
+    def test_a_disk_that_gets_full_is_told_in_one_message(self):
+        self.cache.mkdir(mode=0o700)
+        small = 'mount -t tmpfs -o size=%s,mode=700 none "$JITCACHE_DIR" && exec "$@"'
+        for size in ["8k", "64k"]:  # full at the template, full at the first variant
+            done = subprocess.run(["unshare", "-m", "sh", "-c", small % size, "sh", harness.COMMAND,
+                                   *PREWARM], env=self.env, capture_output=True, text=True,
+                                  timeout=harness.LIMIT_S)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertRegex(done.stderr, r"\Ajitcache: .*No space left on device.*\n\Z")
+
+    def test_a_record_that_fails_its_check_is_told(self):
+        self.run_command(*PREWARM)
+        segment = next(self.cache.glob("*.mdb"))
+        data = bytearray(segment.read_bytes())
+        key = self.json("ls", "--kind", "variant")["records"][0]["key"]
+        at = data.find(b"\x7fELF")
+        while at >= 0:
+            data[at + 20] ^= 0xff
+            at = data.find(b"\x7fELF", at + 1)
+        segment.write_bytes(data)
+        for words in [[key], [key, "--cubin", "-o", self.folder / "cubin"]]:
+            self.assertIn("is damaged", self.complaint("show", *words))
+
     def test_damage_is_told_and_repaired_by_prewarm(self):
         self.fill()
         segment = next(self.cache.glob("*.mdb"))
         os.truncate(segment, 8192)
         before = segment.read_bytes()
+        self.assertIn("damaged", self.complaint("show", "abcd"))
         done = subprocess.run([harness.COMMAND, "stats", "--json"], env=self.env,
                               capture_output=True, text=True, timeout=harness.LIMIT_S)
         self.assertEqual((done.returncode, json.loads(done.stdout)["total"]["variants"]), (0, 0))

@@ -5,10 +5,10 @@ import subprocess
 import unittest
 
 import harness
-from harness import COMMAND, ROPE
+from harness import COMMAND, ROPE, SILU
 
 WORDS = [["--help"], ["--version"], ["plan", "--help"], ["plan", ROPE], ["plan", ROPE, "--json"],
-         ["ls", "--json"], ["stats"]]
+         ["ls", "--json"], ["stats"], ["prewarm", SILU, "--arch", "sm_90a", "--check"]]
 
 
 class Output(harness.Case):
@@ -18,6 +18,7 @@ class Output(harness.Case):
         message = done.stderr.decode()
         self.assertEqual(done.returncode, 2, message)
         self.assertRegex(message, r"\Ajitcache: standard output: cannot write: .+\n\Z")
+        self.assertNotIn("earlier", message)  # that would not be the reason
 
     def test_a_full_disk_is_told(self):
         with open("/dev/full", "wb") as full:

@@ -103,6 +103,17 @@ class Prewarming(harness.Case):
                          {"kernel", "file", "arch", "specialization", "key", "message"})
         self.assertIn("not this one", report["failures"][0]["message"])
 
+    def test_what_is_wrong_in_every_variant_is_told_once(self):
+        path = self.write("broken.cu", BROKEN.replace("x[0] = 1", "JC_FACT(x); x[0] = nothing"))
+        words = ["prewarm", path, *ARCH, "--param", "good=1"]
+        done = self.run_command(*words, status=1)
+        self.assertEqual(done.err.count("is undefined"), 1, done.err)
+        self.assertRegex(done.err, r"\n    1 more variant of broken failed alike; -v names it\n\Z")
+        done = self.run_command(*words, "-v", status=1)
+        self.assertEqual(done.err.count("is undefined"), 1, done.err)
+        self.assertRegex(done.err, r"(?m)^failed .* broken sm_90a good=true generic$")
+        self.assertEqual(len(self.json(*words, status=1)["failures"]), 2)
+
     def test_a_failed_compile_can_be_shown_and_tried_again(self):
         path = self.write("broken.cu", BROKEN)
         words = ["prewarm", path, *ARCH, "--param", "good=0"]
