@@ -333,6 +333,11 @@ static void wrong_settings_are_refused_with_what_there_is(void **state)
         {{"N", "1"}, {"m", "1"}, .message = "k has no argument 'm'"},
         {{"N", "1"}, {"n", "8:1"}, .message = "k: --range n=8:1: the range is empty"},
         {{"N", "1"}, {"n", "1:x"}, .message = "k: --range n=1:x: not a whole number"},
+        {{"N", "1"}, {"n", "1,8"}, .message = "--range n=1,8: write LO:HI, both included, or one"},
+        {{"N", "1"}, {"n", "1:8:2"}, .message = "--range n=1:8:2: write LO:HI"},
+        {{"N", "1"}, {"n", "1-8"}, .message = "--range n=1-8: write LO:HI"},
+        {{"N", "1"}, {"n", "1..8"}, .message = "--range n=1..8: write LO:HI"},
+        {{"N", "1"}, {"n", "[1, 8]"}, .message = "--range n=[1, 8]: write LO:HI"},
         {{"N", "1"}, {"n", "1:010"}, .message = "could be octal"},
         {{"N", "1"}, {"n", "0:0x80000000"}, .message = "2147483648 does not fit in i32"},
         {{"N", "1"}, .without = "m", .message = "k has no argument 'm'"},
@@ -348,6 +353,12 @@ static void wrong_settings_are_refused_with_what_there_is(void **state)
                                       .without = &cases[i].without,
                                       .num_without = cases[i].without != NULL),
                        JC_ERROR_INVALID_ARGUMENT, cases[i].message);
+    expect_refused(tmpl, jc_plan_params(.num_parameters = 1), JC_ERROR_INVALID_ARGUMENT,
+                   "jc_plan_params: parameters is NULL");
+    expect_refused(tmpl, jc_plan_params(.num_ranges = 1), JC_ERROR_INVALID_ARGUMENT,
+                   "jc_plan_params: ranges is NULL");
+    expect_refused(tmpl, jc_plan_params(.num_without = 1), JC_ERROR_INVALID_ARGUMENT,
+                   "jc_plan_params: without is NULL");
     static const struct jc_setting twice[] = {{"N", "1"}, {"N", "2"}};
     expect_refused(tmpl, jc_plan_params(.parameters = twice, .num_parameters = 2),
                    JC_ERROR_INVALID_ARGUMENT, "parameter 'N' is given twice");

@@ -699,6 +699,13 @@ static enum jc_result check_params(const struct jc_plan_params *params, struct j
     if (params->size && params->size < sizeof(*params))
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "jc_plan_params.size is %zu, smaller than any version of it", params->size);
+    if ((params->num_parameters && !params->parameters) || (params->num_ranges && !params->ranges)
+        || (params->num_without && !params->without))
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_plan_params: %s is NULL, and its number is not 0",
+                       params->num_parameters && !params->parameters ? "parameters"
+                       : params->num_ranges && !params->ranges       ? "ranges"
+                                                                     : "without");
     for (size_t i = 0; i < params->num_parameters; i++)
         if (!params->parameters[i].name || !params->parameters[i].value)
             return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "a parameter without name or value");

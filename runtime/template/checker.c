@@ -115,9 +115,13 @@ static enum jc_result keep_word(const struct checker *checker, const struct jc_p
 
 static const char *const no_or_yes[] = {"false", "true", NULL};
 
-static enum jc_result limit(const struct checker *checker, const char *field, size_t count,
-                            size_t max)
+// What a struct says of a list: how long it is, and where.
+static enum jc_result check_list(const struct checker *checker, const char *field,
+                                 const void *list, size_t count, size_t max)
 {
+    if (count > 0 && !list)
+        return jc_place_fail(checker->lines, &(struct jc_place){.field = field}, checker->error,
+                             JC_ERROR_INVALID_ARGUMENT, "%zu of them, and the list is NULL", count);
     if (count <= max)
         return JC_OK;
     return jc_place_fail(checker->lines, &(struct jc_place){.field = field}, checker->error,
@@ -128,7 +132,7 @@ static enum jc_result keep_list(const struct checker *checker, const char *field
                                 const char *const *list, size_t count, size_t max,
                                 const char *const **kept)
 {
-    enum jc_result result = limit(checker, field, count, max);
+    enum jc_result result = check_list(checker, field, list, count, max);
     if (result)
         return result;
     const char **copy = jc_arena_alloc(&checker->tmpl->arena, count, sizeof(*copy));
@@ -285,14 +289,17 @@ static enum jc_result check_values(struct checker *checker, struct jc_place *pla
                                    struct jc_parameter *parameter)
 {
     place->field = "values";
+    enum jc_result result = check_list(checker, "values", from->values, from->num_values,
+                                       JC_MAX_VALUES);
+    if (result)
+        return result;
     if (from->num_values == 0 && parameter->kind == JC_PARAMETER_ENUM)
         return refuse(checker, place, NULL, "an enum lists its values; write values: [a, b]");
     if (from->num_values > 0 && parameter->kind == JC_PARAMETER_BOOL)
         return refuse(checker, place, from->values[0],
                       "a bool is true or false; remove the list, or write type: enum");
-    enum jc_result result = limit(checker, "values", from->num_values, JC_MAX_VALUES);
-    if (result || from->num_values == 0)
-        return result;
+    if (from->num_values == 0)
+        return JC_OK;
     const char **values = jc_arena_alloc(&checker->tmpl->arena, from->num_values, sizeof(*values));
     if (!values)
         return jc_fail_memory(checker->error);
@@ -319,7 +326,7 @@ static enum jc_result check_dispatch(struct checker *checker, struct jc_place *p
                                      struct jc_parameter_description *view)
 {
     size_t count = from->num_dispatch;
-    enum jc_result result = limit(checker, "dispatch", count, JC_MAX_DISPATCH);
+    enum jc_result result = check_list(checker, "dispatch", from->dispatch, count, JC_MAX_DISPATCH);
     if (result)
         return result;
     struct jc_arena *arena = &checker->tmpl->arena;
@@ -443,7 +450,8 @@ static enum jc_result check_value_macros(const struct checker *checker)
 static enum jc_result check_parameters(struct checker *checker)
 {
     size_t count = checker->from->num_parameters;
-    enum jc_result result = limit(checker, "parameters", count, JC_MAX_PARAMETERS);
+    enum jc_result result = check_list(checker, "parameters", checker->from->parameters, count,
+                                       JC_MAX_PARAMETERS);
     if (result)
         return result;
     struct jc_template *tmpl = checker->tmpl;
@@ -530,6 +538,9 @@ static enum jc_result check_facets(struct checker *checker, struct jc_place *pla
     size_t count = from->num_facets;
     if (count > JC_MAX_FACETS)
         return refuse(checker, place, NULL, "more than %d facets; remove some", JC_MAX_FACETS);
+    enum jc_result result = check_list(checker, "facets", from->facets, count, JC_MAX_FACETS);
+    if (result)
+        return result;
     for (size_t i = 0; i < count; i++) {
         const char *wrong = from->facets[i] ? jc_facet_parse(from->facets[i], &argument->type,
                                                              &argument->facets[i])
@@ -655,7 +666,8 @@ static enum jc_result check_argument(struct checker *checker, size_t index)
 static enum jc_result check_arguments(struct checker *checker)
 {
     size_t count = checker->from->num_arguments;
-    enum jc_result result = limit(checker, "arguments", count, JC_MAX_ARGUMENTS);
+    enum jc_result result = check_list(checker, "arguments", checker->from->arguments, count,
+                                       JC_MAX_ARGUMENTS);
     if (result)
         return result;
     struct jc_template *tmpl = checker->tmpl;
