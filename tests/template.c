@@ -276,6 +276,40 @@ static void misuse_is_an_invalid_argument(void **state)
     jc_template_destroy(&tmpl);
 }
 
+static void a_list_that_is_not_there_is_an_invalid_argument(void **state)
+{
+    (void) state;
+    static const struct jc_parameter_description
+        values = {.name = "v", .type = "enum", .num_values = 1},
+        bools = {.name = "b", .type = "bool", .num_values = 1},
+        dispatch = {.name = "d", .num_dispatch = 1};
+    static const struct jc_argument_description facets = {
+        .name = "n", .type = "i32", .num_facets = 1};
+    static const struct {
+        const char *field;
+        struct jc_description description;
+    } cases[] = {
+        {"options: ", {.kernel = "k", .num_options = 1}},
+        {"include: ", {.kernel = "k", .num_include = 1}},
+        {"parameters: ", {.kernel = "k", .num_parameters = 1}},
+        {"arguments: ", {.kernel = "k", .num_arguments = 1}},
+        {"values: ", {.kernel = "k", .parameters = &values, .num_parameters = 1}},
+        {"values: ", {.kernel = "k", .parameters = &bools, .num_parameters = 1}},
+        {"dispatch: ", {.kernel = "k", .parameters = &dispatch, .num_parameters = 1}},
+        {"facets: ", {.kernel = "k", .arguments = &facets, .num_arguments = 1}},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct jc_template *tmpl;
+        struct jc_error error;
+        assert_int_equal(jc_template_create(jc_template_params(.text = ";", .description =
+                                                                   &cases[i].description),
+                                            &tmpl, &error),
+                         JC_ERROR_INVALID_ARGUMENT);
+        if (!strstr(error.text, cases[i].field) || !strstr(error.text, "the list is NULL"))
+            fail_msg("%s: %s", cases[i].field, error.text);
+    }
+}
+
 // --- what is made --------------------------------------------------------------------------------
 
 static void types_are_read_and_spelled_in_one_way(void **state)
@@ -771,6 +805,7 @@ int main(void)
         cmocka_unit_test(a_name_of_the_kernel_is_required_and_checked),
         cmocka_unit_test(counts_are_limited),
         cmocka_unit_test(misuse_is_an_invalid_argument),
+        cmocka_unit_test(a_list_that_is_not_there_is_an_invalid_argument),
         cmocka_unit_test(types_are_read_and_spelled_in_one_way),
         cmocka_unit_test(type_limits_are_those_of_the_type),
         cmocka_unit_test(facets_follow_the_type_unless_they_are_declared),
