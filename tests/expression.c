@@ -79,6 +79,10 @@ static void wrong_expressions_are_refused_with_column_and_advice(void **state)
     } cases[] = {
         {"", "column 1 of '': the expression ends where a number, a name or '(' is expected"},
         {"n +", "column 4 of 'n +': the expression ends"},
+        {"n and n", "column 3 of 'n and n': 'and' is written && here"},
+        {"n or n", "column 3 of 'n or n': 'or' is written || here"},
+        {"not n", "column 1 of 'not n': 'not' is written ! here"},
+        {"!n && not (n)", "'not' is written ! here"},
         {"n n", "column 3 of 'n n': 'n' where an operation or the end is expected"},
         {"(n", "column 3 of '(n': the expression ends where ')' is expected"},
         {"n)", "column 2 of 'n)': ')' where an operation or the end is expected"},

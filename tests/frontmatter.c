@@ -58,7 +58,7 @@ static void broken_front_matter_is_refused_with_line_and_advice(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"", "k.cu:1: no description: begin the source with a comment '/*jitcache'"},
+        {"\n", "k.cu:1: no description: begin the source with a comment '/*jitcache'"},
         {"int x;\n/* jitcache */\n", "k.cu:1: no description"},
         {"#include <a>\n\n/*jitcache\nkernel: k\n*/", "k.cu:3: the front matter must be the first"},
         {"/* license */\n/*jitcache\nkernel: k\n*/", "k.cu:2: the front matter must be the first"},

@@ -414,6 +414,18 @@ static void an_expression_that_fails_is_named_with_the_value(void **state)
         {PLAN_TEXT("arguments:\n  - {name: n, type: i32, range: [1, 100000]}\n"
                    "  - {name: m, type: i16, derive: n * 2}", "JC_FACT(m)"),
          "at n = 16384: 'n * 2' is 32768, which does not fit in i16"},
+        // No facet of it is read, but a call computes it.
+        {PLAN_TEXT("arguments:\n  - {name: n, type: i32, range: [0, 9]}\n"
+                   "  - {name: m, type: i32, derive: 10 / n}", "JC_FACT(n)"),
+         "arguments[1] (m): derive: at n = 0: column 4 of '10 / n': 10 / 0 divides by zero"},
+        {PLAN_TEXT("parameters: [{name: N, type: int, values: [1, 2]}]\n"
+                   "arguments:\n  - {name: n, type: i32, range: [1, 9]}\n"
+                   "  - {name: m, type: i32, derive: 10 / n, do_not_specialize: true}\n"
+                   "  - {name: o, type: i8, derive: m + N * 60}", ""),
+         "arguments[2] (o): derive: at n = 1: 'm + N * 60' is 130, which does not fit in i8"},
+        {PLAN_TEXT("arguments:\n  - {name: n, type: i32, typical: -1}\n"
+                   "  - {name: m, type: u64, derive: n * 2}", ""),
+         "arguments[1] (m): derive: 'n * 2' is -2, which does not fit in u64"},
         {PLAN_TEXT("arguments:\n  - {name: n, type: i32, typical: -1}\n"
                    "  - {name: m, type: u64, derive: n * 2}", "JC_FACT(m)"),
          "arguments[1] (m): derive: 'n * 2' is -2, which does not fit in u64"},

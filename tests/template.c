@@ -242,14 +242,11 @@ static void counts_are_limited(void **state)
                                          .num_arguments = JC_MAX_ARGUMENTS + 1};
     struct jc_template *tmpl;
     struct jc_error error;
-    assert_int_equal(jc_template_create(jc_template_params(.text = "", .description = &description),
-                                        &tmpl, &error),
-                     JC_ERROR_LIMIT);
+    const struct jc_template_params params = {.text = ";", .description = &description};
+    assert_int_equal(jc_template_create(&params, &tmpl, &error), JC_ERROR_LIMIT);
     assert_string_equal(error.text, "arguments: 257 of them, more than 256");
     description.num_arguments--;
-    assert_int_equal(jc_template_create(jc_template_params(.text = "", .description = &description),
-                                        &tmpl, &error),
-                     JC_OK);
+    assert_int_equal(jc_template_create(&params, &tmpl, &error), JC_OK);
     jc_template_destroy(&tmpl);
 }
 
@@ -265,14 +262,33 @@ static void misuse_is_an_invalid_argument(void **state)
                      JC_ERROR_INVALID_ARGUMENT);
     assert_int_equal(jc_template_create(jc_template_params(.file = "k.cu"), NULL, NULL),
                      JC_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(jc_template_create(&(struct jc_template_params){.size = 1, .text = ""}, &tmpl,
+    assert_int_equal(jc_template_create(&(struct jc_template_params){.size = 1, .text = ";"}, &tmpl,
                                         &error),
                      JC_ERROR_INVALID_ARGUMENT);
     assert_int_equal(jc_template_create(jc_template_params(.file = "k.yaml",
                                                            .description = &description),
                                         &tmpl, &error),
                      JC_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(jc_template_create(jc_template_params(.text = "",
+                                                           .description = &description),
+                                        &tmpl, &error),
+                     JC_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "the text is empty"));
     jc_template_destroy(NULL);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_text_without_a_size_ends_at_its_nul(void **state)
+{
+    (void) state;
+    static const char text[] = "/*jitcache\nkernel: k\n*/\nint x;\n";
+    struct jc_template *tmpl;
+    struct jc_error error;
+    if (jc_template_create(jc_template_params(.text = text), &tmpl, &error))
+        fail_msg("%s", error.text);
+    size_t size;
+    assert_string_equal(jc_template_source(tmpl, &size), text);
+    assert_int_equal(size, strlen(text));
     jc_template_destroy(&tmpl);
 }
 
@@ -574,7 +590,7 @@ static void a_struct_is_refused_with_the_path_of_the_field(void **state)
         {.name = "n", .type = "i32"}, {.name = "m", .type = "i32", .derive = "n / 0"}};
     const struct jc_description description = {
         .kernel = "k", .arguments = arguments, .num_arguments = 2};
-    struct jc_template_params params = {.text = "", .description = &description};
+    struct jc_template_params params = {.text = ";", .description = &description};
     struct jc_template *tmpl;
     struct jc_error error;
     arguments[1].derive = "n +";
@@ -723,16 +739,20 @@ static void files_that_cannot_be_read_are_named(void **state)
     snprintf(path, sizeof(path), "%s/none.cu", folder);
     expect_file(path, JC_ERROR_IO, "none.cu: cannot open it: No such file or directory");
     expect_file(folder, JC_ERROR_IO, "not a regular file");
-    expect_file(write_file("c.yaml", "kernel: k\n"), JC_ERROR_IO, "c.cu: cannot open it");
+    expect_file(write_file("c.yaml", "kernel: k\n"), JC_ERROR_IO,
+                "c.cu cannot be opened: No such file or directory; name another with `source:`");
+    expect_file(write_file("c.yaml", "kernel: k\nsource: g.cu\n"), JC_ERROR_IO,
+                "c.yaml:2: source: its source ");
+    expect_file(write_file("y.yml", "kernel: k\n"), JC_ERROR_INVALID_ARGUMENT,
+                "y.yml: a description's name ends in .yaml; rename it");
+    expect_file(write_file("y.cu", "int x;\n"), JC_ERROR_TEMPLATE, "y.yml is one, rename it to ");
+    expect_file(write_file("plain.cu", "// x\n/* jitcache\nkernel: k\n*/\n"), JC_ERROR_TEMPLATE,
+                "plain.cu:2: '/* jitcache' is a plain comment; write '/*jitcache'");
     expect_file(write_file("d.cu", "int x;\n"), JC_ERROR_TEMPLATE,
                 "d.cu:1: no description: begin the source with a comment '/*jitcache' that holds "
                 "it, or put it into ");
-    const char *described = write_file("e.yaml", "kernel: k\n");
-    const char *source = write_file("e.cu", "/*jitcache\nkernel: k\n*/\n");
-    expect_file(described, JC_ERROR_TEMPLATE, "e.cu:1: front matter in a source that ");
-    expect_file(source, JC_OK, ""); // its own description is the one that counts
-    write_file("e.cu", "int x;");
     write_file("e.yaml", "kernel: k\nsource: f.cu\n");
+    const char *source = write_file("e.cu", "int x;");
     expect_file(source, JC_ERROR_TEMPLATE, "e.yaml:2: source: 'f.cu' is not e.cu");
     write_file("e.yaml", "kernel: k\n\nkernal: k\n");
     expect_file(source, JC_ERROR_TEMPLATE,
@@ -740,6 +760,22 @@ static void files_that_cannot_be_read_are_named(void **state)
     const char *large = write_file("large.cu", "");
     assert_int_equal(truncate(large, (4 << 20) + 1), 0);
     expect_file(large, JC_ERROR_LIMIT, "large.cu: larger than 4194304 bytes");
+}
+
+static void two_descriptions_of_one_source_are_refused_whichever_is_named(void **state)
+{
+    (void) state;
+    const char *described = write_file("e.yaml", "kernel: k\n");
+    const char *source = write_file("e.cu", "/*jitcache\nkernel: k\n*/\n");
+    expect_file(described, JC_ERROR_TEMPLATE, "e.cu:1: front matter in a source that ");
+    expect_file(described, JC_ERROR_TEMPLATE, "e.yaml describes already; remove one of them");
+    expect_file(source, JC_ERROR_TEMPLATE, "e.cu:1: front matter in a source that ");
+    expect_file(source, JC_ERROR_TEMPLATE, "e.yaml describes already; remove one of them");
+    // Other files of that name may lie there.
+    write_file("e.yaml", "kernel: k\nsource: f.cu\n");
+    expect_file(source, JC_OK, "");
+    write_file("e.yaml", "replicas: 3\n");
+    expect_file(source, JC_OK, "");
 }
 
 // --- the manual ----------------------------------------------------------------------------------
@@ -786,10 +822,9 @@ static void the_examples_of_the_manual_are_templates(void **state)
         const char *before = text;
         char *yaml = described ? NULL : next_block(&before, "```yaml\n");
         const char *file = write_file("a.cu", source);
-        write_file("a.yaml", yaml ? yaml : "kernel: wrong\n");
+        write_file("a.yaml", yaml ? yaml : "replicas: 3\n");
         if (jc_template_create(jc_template_params(.file = file), &tmpl, &error))
             fail_msg("%s\n%s", source, error.text);
-        assert_string_not_equal(jc_template_name(tmpl), "wrong");
         jc_template_destroy(&tmpl);
         free(yaml);
         count++;
@@ -805,6 +840,7 @@ int main(void)
         cmocka_unit_test(a_name_of_the_kernel_is_required_and_checked),
         cmocka_unit_test(counts_are_limited),
         cmocka_unit_test(misuse_is_an_invalid_argument),
+        cmocka_unit_test(a_text_without_a_size_ends_at_its_nul),
         cmocka_unit_test(a_list_that_is_not_there_is_an_invalid_argument),
         cmocka_unit_test(types_are_read_and_spelled_in_one_way),
         cmocka_unit_test(type_limits_are_those_of_the_type),
@@ -818,6 +854,7 @@ int main(void)
         cmocka_unit_test(everything_given_is_copied),
         cmocka_unit_test(a_description_may_lie_beside_the_source),
         cmocka_unit_test(files_that_cannot_be_read_are_named),
+        cmocka_unit_test(two_descriptions_of_one_source_are_refused_whichever_is_named),
         cmocka_unit_test(the_examples_of_the_manual_are_templates),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -30,8 +30,10 @@ struct jc_context_params {
     uint64_t compile_timeout_ns; // of one compile; 0: 5 minutes
     const struct jc_log *log;    // copied; NULL: silent. JITCACHE_LOG sets the level alone
 };
+#ifndef __cplusplus
 #define jc_context_params(...) \
     (&(struct jc_context_params){.size = sizeof(struct jc_context_params), __VA_ARGS__})
+#endif
 
 // JC_ERROR_INVALID_ARGUMENT: a parameter or an environment variable that does not parse, by name.
 // JC_ERROR_OUT_OF_MEMORY. An unusable cache is no failure: see jc_cache_create.
@@ -67,7 +69,8 @@ JC_API enum jc_result jc_context_toolchain(struct jc_context *context,
 // highest suffix that this NVRTC accepts, none where the template says `arch: portable`.
 // `capability` is "9.0", "90", "sm_90" or "sm_90a", of which the suffix is not used. `tmpl` may be
 // NULL. JC_ERROR_INVALID_ARGUMENT: not an architecture. JC_ERROR_UNSUPPORTED: this NVRTC does not
-// know it; the text lists those it knows. And the errors of jc_context_toolchain. Threads: safe.
+// know it, and the text lists those it knows; or it has the suffix "f", a family. And the errors of
+// jc_context_toolchain. Threads: safe.
 #define JC_ARCH_SIZE 16
 JC_API enum jc_result jc_context_arch(struct jc_context *context, const struct jc_template *tmpl,
                                       const char *capability, char arch[JC_ARCH_SIZE],
@@ -105,8 +108,10 @@ struct jc_prewarm_params {
     bool (*progress)(void *user, const struct jc_prewarm_event *event);
     void *user;
 };
+#ifndef __cplusplus
 #define jc_prewarm_params(...) \
     (&(struct jc_prewarm_params){.size = sizeof(struct jc_prewarm_params), __VA_ARGS__})
+#endif
 
 struct jc_prewarm_report {
     size_t planned, hits, compiled, missing, failed;

@@ -93,18 +93,20 @@ struct jc_template;
 struct jc_template_params {
     size_t size;      // sizeof(struct jc_template_params), or 0
     const char *file; // read this file; with `text` only the name for messages
-    const char *text; // the source itself, for generated code; need not end in a NUL
-    size_t text_size;
+    const char *text; // the source itself, for generated code
+    size_t text_size; // its bytes, then it need not end in a NUL; 0: up to its NUL
     const char *dir;  // where quoted includes and `include` folders start; NULL: the file's folder,
                       // and without a file no folder at all
     const struct jc_description *description; // NULL: the front matter, or the file beside it
 };
+#ifndef __cplusplus
 #define jc_template_params(...) \
     (&(struct jc_template_params){.size = sizeof(struct jc_template_params), __VA_ARGS__})
+#endif
 
 // Reads and checks a template. Everything in the params is copied. `file` may name a CUDA source
 // with front matter, one with a description of the same name ending in .yaml beside it, or that
-// .yaml file.
+// .yaml file. Two descriptions of one source are refused.
 // JC_ERROR_TEMPLATE: malformed; the text is "file:line: field: what is wrong; what to write".
 // JC_ERROR_IO, JC_ERROR_LIMIT (front matter over 64 KiB or deeper than 8, source over 4 MiB),
 // JC_ERROR_INVALID_ARGUMENT, JC_ERROR_OUT_OF_MEMORY. `*tmpl` is NULL on failure.

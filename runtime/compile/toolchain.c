@@ -114,7 +114,7 @@ static int read_capability(const char *text)
         digits++;
         text += 2;
     }
-    if (*text == 'a' || *text == 'f')
+    if (*text == 'a')
         text++;
     return *text || digits < 2 || digits > 4 ? 0 : number;
 }
@@ -135,6 +135,17 @@ enum jc_result jc_toolchain_arch(const struct jc_toolchain *toolchain, bool port
                                  struct jc_error *error)
 {
     int number = read_capability(capability);
+    size_t length = strlen(capability);
+    if (!number && strchr(capability, ','))
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "'%s': give each architecture by itself; repeat --arch", capability);
+    // Code for a family runs on all of it, which the key, made for one device, does not foresee.
+    if (!number && length > 1 && capability[length - 1] == 'f' &&
+        isdigit((unsigned char) capability[length - 2]))
+        return jc_fail(error, JC_ERROR_UNSUPPORTED,
+                       "'%s': code for a family of architectures, suffix f, is not made; write"
+                       " %.*sa or %.*s", capability, (int) length - 1, capability,
+                       (int) length - 1, capability);
     if (!number)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "'%s' is not an architecture; write a compute capability, such as 9.0, or a"

@@ -37,6 +37,11 @@ const char *jc_argument_range(const struct jc_argument *argument, const char *te
 {
     const char *colon = strchr(text, ':');
     size_t length = colon ? (size_t) (colon - text) : strlen(text);
+    // What other tools take for ranges, steps and lists. A '-' may also be a sign.
+    const char *first = text + strspn(text, " -");
+    if (strpbrk(text, ",[]()") || (colon && strchr(colon + 1, ':')) ||
+        (!colon && (strchr(first, '-') || strstr(first, ".."))))
+        return "write LO:HI, both included, or one value";
     const char *wrong = jc_argument_number(argument, text, length, min, buffer);
     *max = *min;
     if (!wrong && colon)

@@ -296,12 +296,27 @@ static bool at_sign(const struct compiler *compiler, const char *sign)
            memcmp(token->text, sign, token->length) == 0;
 }
 
+// The sign for what other languages spell out, or NULL.
+static const char *spelled_out(const struct token *token)
+{
+    static const char *const words[][2] = {{"and", "&&"}, {"or", "||"}, {"not", "!"}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (token->length == strlen(words[i][0]) &&
+            memcmp(token->text, words[i][0], token->length) == 0)
+            return words[i][1];
+    return NULL;
+}
+
 static enum jc_result refuse_token(struct compiler *compiler, const char *expected)
 {
     const struct token *token = &compiler->token;
     if (token->kind == TOKEN_END)
         return refuse(compiler, token->column, "the expression ends where %s is expected",
                       expected);
+    const char *sign = spelled_out(token);
+    if (sign)
+        return refuse(compiler, token->column, "'%.*s' is written %s here", (int) token->length,
+                      token->text, sign);
     return refuse(compiler, token->column, "'%.*s' where %s is expected", (int) token->length,
                   token->text, expected);
 }
@@ -403,6 +418,10 @@ static const struct function {
 
 static enum jc_result refuse_name(struct compiler *compiler, const struct token *token)
 {
+    const char *sign = spelled_out(token);
+    if (sign)
+        return refuse(compiler, token->column, "'%.*s' is written %s here", (int) token->length,
+                      token->text, sign);
     char name[64], question[JC_NEAREST_SIZE];
     snprintf(name, sizeof(name), "%.*s", token->length < 63 ? (int) token->length : 63,
              token->text);

@@ -18,6 +18,23 @@ static bool is_opening(const struct jc_token *token)
     return after == ' ' || after == '\t' || after == '\r' || after == '\n' || after == '*';
 }
 
+// "/* jitcache" on a line of its own.
+static bool is_almost_opening(const struct jc_token *token)
+{
+    static const char word[] = "jitcache";
+    if (token->kind != JC_TOKEN_COMMENT || token->text[1] != '*')
+        return false;
+    const char *at = token->text + 2, *end = token->text + token->size;
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '*'))
+        at++;
+    if ((size_t) (end - at) <= strlen(word) || memcmp(at, word, strlen(word)) != 0)
+        return false;
+    at += strlen(word);
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r'))
+        at++;
+    return at < end && *at == '\n';
+}
+
 static enum jc_result refuse(const struct jc_lines *lines, unsigned line, struct jc_error *error,
                              const char *message)
 {
@@ -99,8 +116,10 @@ enum jc_result jc_frontmatter_find(const char *source, size_t size, const struct
     do
         token = jc_scanner_next(&scanner);
     while (is_line_comment(&token));
-    if (!is_opening(&token))
+    if (!is_opening(&token)) {
+        frontmatter->plain_line = is_almost_opening(&token) ? token.line : 0;
         return check_elsewhere(&scanner, token, lines, error);
+    }
 
     if (token.size < OPENING_SIZE + 2 || memcmp(token.text + token.size - 2, "*/", 2) != 0)
         return refuse(lines, token.line, error,

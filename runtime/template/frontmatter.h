@@ -15,6 +15,9 @@ struct jc_frontmatter {
     const char *yaml; // inside the source
     size_t size;
     unsigned line; // of the source, counted from 1, in which the YAML begins
+    // Where none was found: the line of a first comment that begins with "/* jitcache", which may
+    // have been meant as one; 0: there is no such comment.
+    unsigned plain_line;
 };
 
 // Finds the front matter, which may have blank lines and // comments before it. A source without

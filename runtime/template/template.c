@@ -122,6 +122,10 @@ struct loading {
 
 static enum jc_result keep_text(struct loading *loading, const char *text, size_t size)
 {
+    size = size ? size : strlen(text);
+    if (size == 0)
+        return jc_fail(loading->error, JC_ERROR_INVALID_ARGUMENT,
+                       "the text is empty; give the kernel's source in jc_template_params.text");
     if (size > JC_MAX_SOURCE_BYTES)
         return jc_fail(loading->error, JC_ERROR_LIMIT, "the source is larger than %zu bytes",
                        JC_MAX_SOURCE_BYTES);
@@ -183,8 +187,19 @@ static enum jc_result refuse_both(const struct loading *loading, const char *oth
 {
     const struct jc_lines lines = {.file = loading->source_file ? loading->source_file : "<text>"};
     return jc_place_fail(&lines, &(struct jc_place){.line = 1}, loading->error, JC_ERROR_TEMPLATE,
-                         "front matter in a source that %s describes already; keep one of them",
+                         "front matter in a source that %s describes already; remove one of them",
                          other);
+}
+
+static enum jc_result refuse_source(const struct loading *loading, const char *source)
+{
+    const char *why = strerror(errno);
+    bool named = loading->description.source != NULL;
+    const struct jc_place place = {.field = named ? "source" : NULL,
+                                   .line = named ? loading->description.source_line : 0};
+    return jc_place_fail(&loading->description.lines, &place, loading->error, JC_ERROR_IO,
+                         "its source %s cannot be opened: %s; %s", source, why,
+                         named ? "correct the name" : "name another with `source:`");
 }
 
 // x.yaml was named: its source lies beside it.
@@ -203,6 +218,8 @@ static enum jc_result load_described(struct loading *loading)
     const char *source = named ? join(arena, folder, named) : sibling_of(arena, file, ".cu");
     if (!source)
         return jc_fail_memory(loading->error);
+    if (access(source, F_OK) != 0)
+        return refuse_source(loading, source);
     result = read_source(loading, source);
     if (result == JC_OK)
         result = find_frontmatter(loading, &frontmatter);
@@ -211,20 +228,39 @@ static enum jc_result load_described(struct loading *loading)
     return result;
 }
 
+// Where there is no description at all, and perhaps one that was meant to be.
+static enum jc_result refuse_undescribed(const struct loading *loading, const char *beside,
+                                         const struct jc_frontmatter *frontmatter)
+{
+    const struct jc_lines lines = {.file = loading->source_file ? loading->source_file : "<text>"};
+    struct jc_place place = {.line = 1};
+    const char *yml =
+        beside ? sibling_of(&loading->tmpl->arena, loading->source_file, ".yml") : NULL;
+    if (frontmatter->plain_line) {
+        place.line = frontmatter->plain_line;
+        return jc_place_fail(&lines, &place, loading->error, JC_ERROR_TEMPLATE,
+                             "'/* jitcache' is a plain comment; write '/*jitcache', without a "
+                             "blank, to begin the description");
+    }
+    if (yml && access(yml, F_OK) == 0)
+        return jc_place_fail(&lines, &place, loading->error, JC_ERROR_TEMPLATE,
+                             "no description; if %s is one, rename it to %s", yml, beside);
+    return jc_place_fail(&lines, &place, loading->error, JC_ERROR_TEMPLATE,
+                         "no description: begin the source with a comment '/*jitcache' that "
+                         "holds it, or put it into %s", beside ? beside : "a struct");
+}
+
 // A source without front matter was named: x.yaml may lie beside it.
-static enum jc_result load_beside(struct loading *loading)
+static enum jc_result load_beside(struct loading *loading,
+                                  const struct jc_frontmatter *frontmatter)
 {
     struct jc_arena *arena = &loading->tmpl->arena;
-    const struct jc_lines lines = {.file = loading->source_file ? loading->source_file : "<text>"};
     const char *beside =
         loading->params->text ? NULL : sibling_of(arena, loading->source_file, ".yaml");
     if (!loading->params->text && !beside)
         return jc_fail_memory(loading->error);
     if (!beside || access(beside, F_OK) != 0)
-        return jc_place_fail(&lines, &(struct jc_place){.line = 1}, loading->error,
-                             JC_ERROR_TEMPLATE,
-                             "no description: begin the source with a comment '/*jitcache' that "
-                             "holds it, or put it into %s", beside ? beside : "a struct");
+        return refuse_undescribed(loading, beside, frontmatter);
     enum jc_result result = read_description(loading, beside);
     const char *described = loading->description.source;
     if (result == JC_OK && described && strcmp(described, base_of(loading->source_file)) != 0)
@@ -235,6 +271,27 @@ static enum jc_result load_beside(struct loading *loading)
                              "'%s' is not %s; name the .yaml file instead of the source", described,
                              base_of(loading->source_file));
     return result;
+}
+
+// A source with front matter was named. If x.yaml beside it describes it too, naming that would be
+// refused, and so is this. Any other file may be there.
+static enum jc_result check_beside(struct loading *loading)
+{
+    struct jc_arena *arena = &loading->tmpl->arena;
+    const char *beside = sibling_of(arena, loading->source_file, ".yaml"), *yaml;
+    if (!beside)
+        return jc_fail_memory(loading->error);
+    struct jc_description_file description = {.lines = {.file = beside}};
+    size_t size;
+    if (access(beside, F_OK) != 0 ||
+        read_file(arena, beside, JC_YAML_MAX_BYTES, &yaml, &size, NULL) != JC_OK)
+        return JC_OK;
+    enum jc_result result = jc_description_read(arena, yaml, size, 1, true, &description, NULL);
+    if (result)
+        return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(loading->error) : JC_OK;
+    const char *source = description.source;
+    bool other = source && strcmp(source, base_of(loading->source_file)) != 0;
+    return other ? JC_OK : refuse_both(loading, beside);
 }
 
 static enum jc_result load_given(struct loading *loading)
@@ -260,6 +317,9 @@ static enum jc_result load(struct loading *loading)
                            params->file);
         return load_described(loading);
     }
+    if (!params->text && ends_in(params->file, ".yml"))
+        return jc_fail(loading->error, JC_ERROR_INVALID_ARGUMENT,
+                       "%s: a description's name ends in .yaml; rename it", params->file);
     loading->source_file = params->file;
     enum jc_result result = params->text ? keep_text(loading, params->text, params->text_size)
                                          : read_source(loading, params->file);
@@ -272,7 +332,9 @@ static enum jc_result load(struct loading *loading)
     if (result)
         return result;
     if (!frontmatter.found)
-        return load_beside(loading);
+        return load_beside(loading, &frontmatter);
+    if (!params->text && (result = check_beside(loading)))
+        return result;
     loading->description.lines.file = loading->source_file ? loading->source_file : "<text>";
     return jc_description_read(&loading->tmpl->arena, frontmatter.yaml, frontmatter.size,
                                frontmatter.line, false, &loading->description, loading->error);

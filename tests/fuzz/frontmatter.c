@@ -40,7 +40,7 @@ static void round_trip(const struct jc_template *tmpl)
     if (result == JC_OK)
         compare(other, yaml);
     jc_template_destroy(&other);
-    check(jc_template_create(jc_template_params(.text = "", .dir = ".",
+    check(jc_template_create(jc_template_params(.text = ";", .dir = ".",
                                                 .description = &tmpl->description),
                              &other, NULL) == JC_OK,
           "the description is refused as a struct");
@@ -54,6 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct jc_template *tmpl;
     struct jc_error error = {{0}};
+    if (size == 0) // would be read up to a NUL
+        return 0;
     enum jc_result result = jc_template_create(
         jc_template_params(.text = (const char *) data, .text_size = size, .dir = "."), &tmpl,
         &error);
