@@ -51,7 +51,7 @@ struct jc_record {
     struct jc_key key;    // jc_key_of(text); computed by jc_cache_insert, ignored there
     const void *text;     // the key text: what the record is identified by
     size_t text_size;
-    const void *metadata; // `name=value` lines; what they mean is the runtime's business
+    const void *metadata; // `name=value` lines, see below; the cache does not read them
     size_t metadata_size;
     const void *payload;
     size_t payload_size;
@@ -61,6 +61,20 @@ struct jc_record {
     uint64_t created_ms;    // Unix time in milliseconds; 0 at insertion: now
     uint64_t expires_ms;    // Unix time in milliseconds; 0: never. An expired record is a miss
 };
+
+// The metadata of a variant, a line each, in no order that counts; names may be added:
+//
+//   kernel         the template's name
+//   lowered_name   the symbol of the kernel in the cubin, for cuModuleGetFunction
+//   arch           such as "sm_90a"
+//   compile_ns     the time of the compile
+//   registers      of a thread
+//   spill_stores   bytes, as is spill_loads
+//   static_shared  bytes of a block
+//   stack          bytes of a thread
+//
+// The last five are missing where the compiler does not say them. A failure has `file` and, where
+// that is another, `description`: the names that its log speaks of. A template has `name`.
 
 // The largest record: key text, metadata and payload together.
 #define JC_RECORD_MAX_BYTES (UINT64_C(64) << 20)
@@ -81,8 +95,10 @@ struct jc_cache_params {
     uint64_t max_bytes; // byte budget of the writable part; 0: 4 GiB; at least 16 MiB
     const struct jc_log *log; // copied; NULL: silent
 };
+#ifndef __cplusplus
 #define jc_cache_params(...) \
     (&(struct jc_cache_params){.size = sizeof(struct jc_cache_params), __VA_ARGS__})
+#endif
 
 struct jc_cache;
 

@@ -6,6 +6,10 @@
 //   plan.h      which variants a range of arguments can reach
 //   cache.h     what is kept on disk
 //   context.h   cache, toolchain and compile worker together; prewarm
+//
+// Every struct jc_..._params has zero as the default of each field. In C a macro of the same name
+// makes one in place, jc_template_params(.file = "k.cu"); C++ has no such literal: there, zero the
+// struct, fill in what is needed, and pass its address.
 
 #ifndef JITCACHE_JITCACHE_H
 #define JITCACHE_JITCACHE_H

@@ -32,8 +32,10 @@ struct jc_plan_params {
     const char *const *without; // arguments whose do_not_specialize is ignored
     size_t num_without;
 };
+#ifndef __cplusplus
 #define jc_plan_params(...) \
     (&(struct jc_plan_params){.size = sizeof(struct jc_plan_params), __VA_ARGS__})
+#endif
 
 // The value of an argument at which a variant is reached.
 struct jc_plan_value {

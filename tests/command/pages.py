@@ -34,6 +34,15 @@ class Pages(harness.Case):
         for command in COMMANDS:
             self.assertIn(f".Xr jitcache-{command} 1", general)
 
+    @unittest.skipUnless(shutil.which("cc"), "cc is not here")
+    def test_the_program_of_the_api_page_compiles(self):
+        page = (harness.ROOT / "docs" / "api.md").read_text()
+        program = self.write("program.c", re.search(r"```c\n(.*?)```", page, re.DOTALL)[1])
+        done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+                               "-I", harness.ROOT / "include", program],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
 
 if __name__ == "__main__":
     harness.main()
