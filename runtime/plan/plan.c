@@ -66,6 +66,8 @@ struct planner {
     struct jc_group *groups;
     struct jc_states *states; // of each group
     size_t num_groups;
+    struct jc_group *unread; // one for each derived argument that no variant follows from
+    size_t num_unread;
     size_t *choices;  // of each parameter: which of its values the current combination has
     size_t num_combinations; // of parameter values
     bool *reaches_generic;   // of each combination: whether a call reaches its generic variant
@@ -263,6 +265,89 @@ static enum jc_result make_groups(struct planner *planner)
     enum jc_result result = make_group(planner, NULL);
     for (size_t i = 0; result == JC_OK && i < count; i++)
         result = make_group(planner, &sets[i]);
+    return result;
+}
+
+// --- what no variant follows from ----------------------------------------------------------------
+
+// A call computes every derived argument, those too whose facts nothing reads. That one of them
+// cannot be computed, or does not fit its type, is better found here than in service; where its
+// inputs are not known, or have too many values, it is left to the call.
+#define MAX_TRIED_POINTS (INT64_C(1) << 22)
+
+static void know(const struct planner *known, unsigned slot, unsigned use)
+{
+    known->needed[slot] &= known->needed[use];
+}
+
+// Of each slot, whether its value at a call can be told from the ranges.
+static bool *find_known(const struct planner *planner)
+{
+    const struct jc_template *tmpl = planner->tmpl;
+    struct planner local = *planner;
+    local.needed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(bool));
+    for (size_t i = 0; local.needed && i < planner->num_slots; i++)
+        local.needed[i] = i >= tmpl->num_arguments || tmpl->arguments[i].derive
+                          || planner->settings.ranges[i].known;
+    for (size_t i = 0; local.needed && i < tmpl->num_order; i++)
+        each_use(&local, tmpl->order[i], know);
+    return local.needed;
+}
+
+static bool are_few(const struct planner *planner, const struct jc_group *group)
+{
+    int64_t points = (int64_t) (group->varies ? planner->num_combinations : 1);
+    for (size_t i = 0; i < group->num_ranged; i++) {
+        const struct jc_range *range = &planner->settings.ranges[group->ranged[i]];
+        int64_t width;
+        if (__builtin_sub_overflow(range->max, range->min, &width) || width > MAX_TRIED_POINTS
+            || __builtin_mul_overflow(points, width + 1, &points))
+            return false;
+    }
+    return points <= MAX_TRIED_POINTS;
+}
+
+static enum jc_result find_unread(struct planner *planner)
+{
+    const struct jc_template *tmpl = planner->tmpl;
+    static const struct set empty;
+    const bool *known = find_known(planner);
+    struct planner local = *planner; // in which one argument at a time is all that counts
+    local.observed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(bool));
+    local.groups = jc_arena_alloc(planner->arena, tmpl->num_arguments, sizeof(*local.groups));
+    if (!known || !local.observed || !local.groups)
+        return jc_fail_memory(planner->error);
+    local.num_groups = 0;
+    for (unsigned slot = 0; slot < tmpl->num_arguments; slot++) {
+        if (!tmpl->arguments[slot].derive || planner->needed[slot] || !known[slot])
+            continue;
+        const struct set *inputs = &planner->inputs[slot];
+        local.observed[slot] = true;
+        enum jc_result result =
+            make_group(&local, memcmp(inputs, &empty, sizeof(empty)) == 0 ? NULL : inputs);
+        local.observed[slot] = false;
+        if (result)
+            return result;
+        struct jc_group *group = &local.groups[local.num_groups - 1];
+        group->settings = &planner->settings;
+        group->num_observed = 0;
+        local.num_groups -= !are_few(planner, group);
+    }
+    planner->unread = local.groups;
+    planner->num_unread = local.num_groups;
+    return JC_OK;
+}
+
+static enum jc_result try_unread(const struct planner *planner, bool is_first)
+{
+    enum jc_result result = JC_OK;
+    for (size_t i = 0; result == JC_OK && i < planner->num_unread; i++) {
+        struct jc_states states = {0};
+        if (is_first || planner->unread[i].varies)
+            result = jc_group_enumerate(&planner->unread[i], planner->numbers, &states,
+                                        planner->error);
+        free(states.rows);
+    }
     return result;
 }
 
@@ -524,6 +609,8 @@ static enum jc_result add_reached(struct planner *planner)
         set_numbers(planner);
         result = enumerate_groups(planner, i == 0);
         if (result == JC_OK)
+            result = try_unread(planner, i == 0);
+        if (result == JC_OK)
             result = combine_groups(planner, i);
         next_combination(planner);
     }
@@ -683,6 +770,8 @@ static enum jc_result make_plan(struct planner *planner, const struct jc_plan_pa
         result = make_groups(planner);
     if (result == JC_OK)
         result = count_choices(planner);
+    if (result == JC_OK)
+        result = find_unread(planner);
     if (result == JC_OK)
         result = add_reached(planner);
     if (result == JC_OK)
