@@ -68,7 +68,8 @@ struct jc_plan;
 // Pointers count as aligned and not null.
 // JC_ERROR_INVALID_ARGUMENT: an unknown name, a value that does not parse or is not allowed, an
 // argument that is needed and has neither range nor typical; the text lists what there is.
-// JC_ERROR_EXPRESSION: at some value an expression fails; the text names it and the value.
+// JC_ERROR_EXPRESSION: at some value an expression fails; the text names it and the value. Derived
+// arguments are tried too where no variant follows from them, at up to 2^22 points.
 // JC_ERROR_LIMIT: over 2^28 combinations of arguments that depend on one another, or over 2^20
 // variants. JC_ERROR_OUT_OF_MEMORY. `*plan` is NULL on failure. The template must outlive the plan.
 JC_API enum jc_result jc_plan_create(const struct jc_template *tmpl,
