@@ -1,6 +1,10 @@
 #include "keytext.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "memory.h"
 
 struct jc_lines jc_lines_of(const void *text, size_t size)
 {
@@ -28,6 +32,35 @@ bool jc_lines_next(struct jc_lines *lines, struct jc_line *line)
 bool jc_line_is(const struct jc_line *line, const char *name)
 {
     return line->name_size == strlen(name) && memcmp(line->name, name, line->name_size) == 0;
+}
+
+static bool begins(const struct jc_line *line, const char *words)
+{
+    size_t size = strlen(words);
+    return line->name_size > size && memcmp(line->name, words, size) == 0;
+}
+
+char *jc_lines_specialization(struct jc_lines lines)
+{
+    static const char parameter[] = "parameter.", facet[] = "facet.";
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return jc_copy_text("", 0);
+    struct jc_line line;
+    const char *space = "";
+    while (jc_lines_next(&lines, &line)) {
+        bool value = begins(&line, parameter);
+        if (!value && !begins(&line, facet))
+            continue;
+        size_t skip = strlen(value ? parameter : facet);
+        fprintf(stream, "%s%.*s%c%.*s", space, (int) (line.name_size - skip), line.name + skip,
+                value ? '=' : ':', (int) line.value_size, line.value);
+        space = " ";
+    }
+    fclose(stream);
+    return text ? text : jc_copy_text("", 0);
 }
 
 // A decimal number as it stands in a cache, which others may have written; false unless it is at

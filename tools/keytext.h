@@ -23,6 +23,10 @@ bool jc_lines_next(struct jc_lines *lines, struct jc_line *line);
 
 bool jc_line_is(const struct jc_line *line, const char *name);
 
+// The lines `parameter.NAME=VALUE` and `facet.NAME=FACET` among others, as one:
+// "scale_format=fp32 num_tokens:div:16". Allocated.
+char *jc_lines_specialization(struct jc_lines lines);
+
 // The parts of a key text: its lines, the description of a template record that has one, and the
 // source. Parts that are not there are empty.
 struct jc_key_text {

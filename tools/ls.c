@@ -3,11 +3,14 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jitcache/jitcache.h>
 
 #include "catalog.h"
+#include "keytext.h"
+#include "memory.h"
 #include "options.h"
 #include "output.h"
 #include "session.h"
@@ -42,6 +45,20 @@ static bool passes(const struct filter *filter, const struct jc_catalog *catalog
            fnmatch(filter->kernel, jc_catalog_kernel(catalog, entry->group), 0) == 0;
 }
 
+// What sets a variant apart, from its record. Allocated; "" for other kinds, and where the record
+// cannot be read any more.
+static char *read_specialization(struct jc_cache *cache, const struct jc_cache_entry *entry)
+{
+    struct jc_record record;
+    if ((entry->kind != JC_RECORD_VARIANT && entry->kind != JC_RECORD_FAILURE) ||
+        jc_cache_find_key(cache, entry->kind, &entry->key, &record) != JC_OK)
+        return jc_copy_text("", 0);
+    struct jc_key_text text = jc_key_text_of(record.text, record.text_size);
+    char *known = jc_lines_specialization(jc_lines_of(text.lines, text.lines_size));
+    jc_record_finish(&record);
+    return known;
+}
+
 static void print_json(const struct jc_catalog *catalog, const struct filter *filter)
 {
     json_t *records = json_array();
@@ -64,10 +81,16 @@ static void print_json(const struct jc_catalog *catalog, const struct filter *fi
     jc_print_json(json_pack("{s:o}", "records", records));
 }
 
-static void print_table(const struct jc_catalog *catalog, const struct filter *filter)
+// `cache`, if not NULL, is read for what the index does not say.
+static void print_table(const struct jc_catalog *catalog, const struct filter *filter,
+                        struct jc_cache *cache)
 {
-    static const char *const headings[] = {"KEY",    "KIND",     "KERNEL", "ARCH",
-                                           ">SIZE", ">COMPILE", ">AGE",   NULL};
+    static const char *const known[] = {"KEY",   "KIND",     "KERNEL", "ARCH",
+                                        ">SIZE", ">COMPILE", ">AGE",   "SPECIALIZATION", NULL};
+    const char *headings[sizeof(known) / sizeof(known[0])];
+    memcpy(headings, known, sizeof(known));
+    if (!cache)
+        headings[7] = NULL;
     struct jc_table table;
     jc_table_init(&table, headings);
     uint64_t now_ms = jc_now_ms();
@@ -84,6 +107,11 @@ static void print_table(const struct jc_catalog *catalog, const struct filter *f
         jc_table_add(&table, "%s", jc_units_bytes(entry->bytes, text));
         jc_table_add(&table, "%s", entry->cost_ns ? jc_units_duration(entry->cost_ns, text) : "");
         jc_table_add(&table, "%s", jc_units_age(now_ms, entry->created_ms, text));
+        if (!cache)
+            continue;
+        char *specialization = read_specialization(cache, entry);
+        jc_table_add(&table, "%s", *specialization ? specialization : "-");
+        free(specialization);
     }
     if (table.num_cells)
         jc_table_print(&table, 0);
@@ -101,7 +129,7 @@ static int list_records(const struct jc_common *common, const struct filter *fil
     if (!status && common->json)
         print_json(&catalog, filter);
     else if (!status)
-        print_table(&catalog, filter);
+        print_table(&catalog, filter, common->verbosity ? session.cache : NULL);
     jc_catalog_finish(&catalog);
     jc_session_close(&session);
     return status;
@@ -135,7 +163,8 @@ const struct jc_command jc_command_ls = {
     .summary = "list what the cache holds",
     .usage = "[OPTION]...",
     .purpose = "Lists the records of the cache: compiled variants, failed compiles, template\n"
-               "texts. The digits of a key that it shows are what `jitcache show` takes.",
+               "texts. The digits of a key that it shows are what `jitcache show` takes. -v adds\n"
+               "what sets each variant apart, for which it reads them all.",
     .options = options_of_ls,
     .examples = "jitcache ls --kernel 'silu_*' --kind variant\n"
                 "jitcache ls --arch sm_90a --json",

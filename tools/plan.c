@@ -314,7 +314,8 @@ static void print_variants(const struct planned *planned, bool all)
         jc_table_add(&table, "%zu", i + 1);
         jc_table_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
         if (reached)
-            jc_table_add(&table, "%s", *known ? known : "only what is common");
+            jc_table_add(&table, "%s%s", *known ? known : "only what is common",
+                         variant->generic ? " (the generic one)" : "");
         else
             jc_table_add(&table, "%s%sno facets", known, *known ? ", " : "");
         free(known);
@@ -359,7 +360,52 @@ static void print_advice(const struct planned *planned)
     }
 }
 
-static void print_text(struct planned *planned, bool all)
+// Whether an argument's facets could tell variants apart, were they read.
+static bool has_facets(const struct jc_argument_description *argument)
+{
+    const char *annotation = argument->do_not_specialize ? argument->do_not_specialize : "false";
+    bool alignment = strcmp(annotation, "alignment") == 0;
+    for (size_t i = 0; i < argument->num_facets && strcmp(annotation, "true") != 0; i++)
+        if (!alignment || (strncmp(argument->facets[i], "div", 3) != 0 &&
+                           strncmp(argument->facets[i], "align", 5) != 0))
+            return true;
+    return false;
+}
+
+// Whether the facets are those that its type has anyway: nobody need have thought of them.
+static bool has_default_facets(const struct jc_argument_description *argument)
+{
+    const char *const *facets = argument->facets;
+    bool pointer = strchr(argument->type, '*') != NULL;
+    return pointer ? argument->num_facets == 1 && strcmp(facets[0], "align: 16") == 0
+                   : argument->num_facets == 2 && strcmp(facets[0], "one") == 0 &&
+                         strcmp(facets[1], "div: 16") == 0;
+}
+
+// Facets that nothing reads make no variants. Where they were declared that was not meant.
+static void print_unread(const struct jc_template *tmpl, bool verbose)
+{
+    const struct jc_description *description = jc_template_description(tmpl);
+    size_t others = 0;
+    const char *space = "\n";
+    for (size_t i = 0; i < description->num_arguments; i++) {
+        const struct jc_argument_description *argument = &description->arguments[i];
+        if (jc_template_reads_facts(tmpl, i) || !has_facets(argument))
+            continue;
+        if (!verbose && has_default_facets(argument)) {
+            others++;
+            continue;
+        }
+        printf("%sNothing reads the facets of %s: JC_FACT(%s) does not occur in the source.\n",
+               space, argument->name, argument->name);
+        space = "";
+    }
+    if (others)
+        printf("%sNothing reads the default facets of %zu argument%s; -v names %s.\n", space,
+               others, others == 1 ? "" : "s", others == 1 ? "it" : "them");
+}
+
+static void print_text(struct planned *planned, const struct jc_common *common, bool all)
 {
     find_shared(planned);
     const struct jc_template *tmpl = jc_plan_template(planned->plan);
@@ -374,11 +420,13 @@ static void print_text(struct planned *planned, bool all)
     print_shared(planned);
     print_causes(planned);
     print_advice(planned);
+    print_unread(tmpl, common->verbosity > 0);
 }
 
 // --- the command ---------------------------------------------------------------------------------
 
-static int plan_file(const struct jc_selection *selection, bool json, bool all)
+static int plan_file(const struct jc_selection *selection, const struct jc_common *common,
+                     bool all)
 {
     struct jc_plan *plan = NULL;
     int status = jc_selection_plan(selection, selection->templates[0], &plan);
@@ -393,10 +441,10 @@ static int plan_file(const struct jc_selection *selection, bool json, bool all)
     planned.variants = jc_plan_variants(plan, &planned.num_variants);
     planned.causes = jc_plan_causes(plan, &planned.num_causes);
     count_all_left(&planned);
-    if (json)
+    if (common->json)
         print_json(&planned);
     else
-        print_text(&planned, all);
+        print_text(&planned, common, all);
     free(planned.left);
     free(planned.shared);
     jc_plan_destroy(&plan);
@@ -429,7 +477,7 @@ static int run_plan(const struct jc_command *command, int argc, char **argv)
     if (option == JC_OPTIONS_STOP)
         status = options.status;
     else if (!status && !(status = load_file(&selection, command, argv + optind, argc - optind)))
-        status = plan_file(&selection, options.common.json, all);
+        status = plan_file(&selection, &options.common, all);
     jc_selection_finish(&selection);
     return status;
 }

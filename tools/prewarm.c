@@ -24,14 +24,17 @@ static const struct jc_option options_of_prewarm[] = {
     {"arch", OPTION_ARCH, "ARCH", "compile for this architecture, such as sm_90a, the most\n"
                                   "specific one of that GPU; may be given several times"},
     JC_SELECTION_OPTIONS,
-    {"check", OPTION_CHECK, NULL, "compile nothing; exit 1 if anything would be, which\n"
-                                   "-v names"},
+    {"check", OPTION_CHECK, NULL, "compile nothing; name what would be, and exit 1 if\n"
+                                   "anything would"},
     {"retry", OPTION_RETRY, NULL, "compile again what failed a short time ago"},
     {"nvrtc", OPTION_NVRTC, "FILE", "the NVRTC library; else JITCACHE_NVRTC, else searched"},
     {"worker", OPTION_WORKER, "FILE", "the worker program; else JITCACHE_WORKER, else the\n"
                                       "one beside the library"},
     {NULL, 0, NULL, NULL},
 };
+
+// Of --check, for each template: more of them hide what stands above.
+#define MISSING_SHOWN 10
 
 struct prewarm {
     struct jc_options options;
@@ -47,6 +50,8 @@ struct prewarm {
     char **messages;                // of its variants that failed, each once
     size_t num_messages;
     size_t num_alike; // variants whose message was there already
+    char **missing_lines; // of --check: the first of its variants that would be compiled
+    size_t num_missing_lines;
     bool give_up;
     uint64_t start_ns;
     struct jc_prewarm_report total;
@@ -77,24 +82,10 @@ static void catch_signals(void)
 
 // --- one variant ---------------------------------------------------------------------------------
 
-// The lines of a specialization as one: "scale_format=fp32 num_tokens:div:16". Allocated.
+// The specialization in one line. Allocated.
 static char *one_line(const char *specialization)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *stream = open_memstream(&text, &size);
-    if (!stream)
-        return jc_copy_text("", 0);
-    struct jc_lines lines = jc_lines_of(specialization, strlen(specialization));
-    struct jc_line line;
-    for (const char *space = ""; jc_lines_next(&lines, &line); space = " ") {
-        const char *dot = memchr(line.name, '.', line.name_size);
-        const char *name = dot ? dot + 1 : line.name;
-        fprintf(stream, "%s%.*s%c%.*s", space, (int) (line.name + line.name_size - name), name,
-                line.name[0] == 'p' ? '=' : ':', (int) line.value_size, line.value);
-    }
-    fclose(stream);
-    return text ? text : jc_copy_text("", 0);
+    return jc_lines_specialization(jc_lines_of(specialization, strlen(specialization)));
 }
 
 static const char *outcome_name(enum jc_prewarm_outcome outcome)
@@ -128,8 +119,8 @@ static json_t *json_of_event(const struct prewarm *prewarm, const struct jc_prew
     return object;
 }
 
-// What is wrong in a source is wrong in each of its variants; people want to read it once. The first
-// line is only about the variant, where more lines say what is wrong with it.
+// What is wrong in a source is wrong in each of its variants; people want to read it once. The
+// first line is only about the variant, where more lines say what is wrong with it.
 static bool is_news(struct prewarm *prewarm, const char *message)
 {
     const char *more = strchr(message, '\n');
@@ -182,6 +173,44 @@ static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_ev
     free(known);
 }
 
+// A line for `tell_missing`, which comes below the summary.
+static void keep_missing(struct prewarm *prewarm, const struct jc_prewarm_event *event)
+{
+    if (prewarm->num_missing_lines == MISSING_SHOWN)
+        return;
+    char *known = one_line(event->variant->specialization), *line;
+    if (asprintf(&line, "%s%s%s%s", event->arch, *known ? " " : "", known,
+                 event->variant->generic ? " generic" : "") < 0)
+        line = jc_copy_text("", 0);
+    free(known);
+    prewarm->missing_lines = jc_grow(prewarm->missing_lines, prewarm->num_missing_lines,
+                                     sizeof(*prewarm->missing_lines));
+    prewarm->missing_lines[prewarm->num_missing_lines++] = line;
+}
+
+static void tell_missing(const struct prewarm *prewarm, size_t count)
+{
+    if (prewarm->options.common.verbosity)
+        return; // they have been named
+    for (size_t i = 0; i < prewarm->num_missing_lines; i++) {
+        const char *line = prewarm->missing_lines[i];
+        char *printable = jc_printable(line, strlen(line), false);
+        printf("  missing: %s\n", printable);
+        free(printable);
+    }
+    if (count > prewarm->num_missing_lines)
+        printf("  ... and %zu more; -v names them\n", count - prewarm->num_missing_lines);
+}
+
+static void forget_missing(struct prewarm *prewarm)
+{
+    for (size_t i = 0; i < prewarm->num_missing_lines; i++)
+        free(prewarm->missing_lines[i]);
+    free(prewarm->missing_lines);
+    prewarm->missing_lines = NULL;
+    prewarm->num_missing_lines = 0;
+}
+
 static bool on_event(void *user, const struct jc_prewarm_event *event)
 {
     struct prewarm *prewarm = user;
@@ -194,8 +223,10 @@ static bool on_event(void *user, const struct jc_prewarm_event *event)
     prewarm->num_alike += failed && !news;
     if (failed)
         json_array_append_new(prewarm->failures, json_of_event(prewarm, event));
-    if (missing)
+    if (missing) {
         json_array_append_new(prewarm->missing, json_of_event(prewarm, event));
+        keep_missing(prewarm, event);
+    }
     if (verbose || (news && !prewarm->options.common.json))
         tell_event(prewarm, event, news);
     jc_progress_draw("[%zu/%zu] %s for %s", event->done, event->planned,
@@ -208,7 +239,8 @@ static bool on_event(void *user, const struct jc_prewarm_event *event)
 static void print_summary(const char *name, const struct jc_prewarm_report *report, bool check)
 {
     char duration[JC_UNITS_SIZE];
-    printf("%s: %zu planned, %zu hits, ", name, report->planned, report->hits);
+    printf("%s: %zu planned, %zu hit%s, ", name, report->planned, report->hits,
+           report->hits == 1 ? "" : "s");
     if (check)
         printf("%zu missing", report->missing);
     else
@@ -236,11 +268,18 @@ static void add_report(struct prewarm *prewarm, const struct jc_prewarm_report *
                   (json_int_t) report->failed, "seconds", (double) report->elapsed_ns / 1e9));
 }
 
+static void print_report(const struct prewarm *prewarm, const struct jc_prewarm_report *report)
+{
+    print_summary(jc_template_name(prewarm->tmpl), report, prewarm->check);
+    tell_missing(prewarm, report->missing);
+}
+
 static int prewarm_template(struct prewarm *prewarm, size_t index)
 {
     struct jc_prewarm_report report = {0};
     struct jc_error error;
     prewarm->tmpl = prewarm->selection.templates[index];
+    forget_missing(prewarm);
     jc_progress_draw("%s", jc_template_name(prewarm->tmpl));
     jc_session_hold();
     enum jc_result result = jc_context_prewarm(
@@ -260,7 +299,7 @@ static int prewarm_template(struct prewarm *prewarm, size_t index)
     }
     add_report(prewarm, &report);
     if (!prewarm->options.common.json)
-        print_summary(jc_template_name(prewarm->tmpl), &report, prewarm->check);
+        print_report(prewarm, &report);
     return report.failed || report.missing ? JC_STATUS_SOME_FAILED : JC_STATUS_DONE;
 }
 
@@ -282,6 +321,31 @@ static void print_total(struct prewarm *prewarm)
     }
     if (prewarm->selection.num_templates > 1)
         print_summary("in all", total, prewarm->check);
+    if (total->missing)
+        printf("Run it without --check to compile %s.\n",
+               total->missing == 1 ? "it" : "them");
+}
+
+// What shows only with a toolchain: an include that cannot be followed, an architecture that it
+// does not know. Of one template it shows before anything is compiled; of several the later ones
+// would be found wrong after the earlier ones were done.
+static int check_all(struct prewarm *prewarm)
+{
+    int status = JC_STATUS_DONE;
+    for (size_t i = 0; prewarm->selection.num_templates > 1 && !prewarm->give_up
+                       && i < prewarm->selection.num_templates; i++) {
+        struct jc_error error;
+        enum jc_result result = jc_context_prewarm(
+            prewarm->session.context, prewarm->plans[i],
+            jc_prewarm_params(.capabilities = prewarm->archs,
+                              .num_capabilities = prewarm->num_archs, .check = true),
+            NULL, &error);
+        if (!result)
+            continue;
+        prewarm->give_up = result != JC_ERROR_TEMPLATE;
+        status = jc_complain("%s", error.text);
+    }
+    return status;
 }
 
 // Everything that can be wrong is found before the first compile.
@@ -302,9 +366,10 @@ static int prepare(struct prewarm *prewarm, char *const *files, size_t num_files
                                    &prewarm->plans[i]);
     if (status)
         return status;
-    return jc_session_open(&prewarm->session, &prewarm->options.common,
-                           prewarm->check ? JC_SESSION_READ : JC_SESSION_WRITE,
-                           &prewarm->context);
+    status = jc_session_open(&prewarm->session, &prewarm->options.common,
+                             prewarm->check ? JC_SESSION_READ : JC_SESSION_WRITE,
+                             &prewarm->context);
+    return status ? status : check_all(prewarm);
 }
 
 static int prewarm_all(struct prewarm *prewarm, char *const *files, size_t num_files)
@@ -356,6 +421,7 @@ static int take_option(struct prewarm *prewarm, int option)
 
 static void finish(struct prewarm *prewarm)
 {
+    forget_missing(prewarm);
     jc_session_close(&prewarm->session);
     for (size_t i = 0; prewarm->plans && i < prewarm->selection.num_templates; i++)
         jc_plan_destroy(&prewarm->plans[i]);

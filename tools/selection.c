@@ -1,6 +1,7 @@
 #include "selection.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,9 @@ static int add_setting(struct jc_selection *selection, struct jc_setting **setti
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || !equals[1])
-        return jc_options_misuse(command, "%s wants NAME=VALUE, not '%s'", option, text);
+        return jc_options_misuse(command, "%s wants NAME=%s, not '%s'", option,
+                                 strcmp(option, "--range") == 0 ? "LO:HI or NAME=VALUE" : "VALUE",
+                                 text);
     char *name = jc_copy_text(text, (size_t) (equals - text));
     selection->names = jc_grow(selection->names, selection->num_names, sizeof(*selection->names));
     selection->names[selection->num_names++] = name;
@@ -55,6 +58,18 @@ static bool has_argument(const struct jc_template *tmpl, const char *name)
     for (size_t i = 0; i < description->num_arguments; i++)
         if (strcmp(description->arguments[i].name, name) == 0)
             return true;
+    return false;
+}
+
+static bool has_annotation(const struct jc_template *tmpl, const char *name)
+{
+    const struct jc_description *description = jc_template_description(tmpl);
+    for (size_t i = 0; i < description->num_arguments; i++) {
+        const struct jc_argument_description *argument = &description->arguments[i];
+        if (strcmp(argument->name, name) == 0 && argument->do_not_specialize &&
+            strcmp(argument->do_not_specialize, "false") != 0)
+            return true;
+    }
     return false;
 }
 
@@ -104,6 +119,16 @@ static int check_name(const struct jc_selection *selection, const char *option, 
                        parameter ? "" : "n", kind);
 }
 
+// Not wrong, but not what it was written for.
+static void tell_without(const char *name)
+{
+    char *text;
+    if (asprintf(&text, "--without %s changes nothing: it has no do_not_specialize", name) < 0)
+        return;
+    jc_remark("note", text);
+    free(text);
+}
+
 static int check_names(const struct jc_selection *selection)
 {
     int status = JC_STATUS_DONE;
@@ -111,8 +136,11 @@ static int check_names(const struct jc_selection *selection)
         status = check_name(selection, "--param", has_parameter, selection->parameters[i].name);
     for (size_t i = 0; !status && i < selection->num_ranges; i++)
         status = check_name(selection, "--range", has_argument, selection->ranges[i].name);
-    for (size_t i = 0; !status && i < selection->num_without; i++)
+    for (size_t i = 0; !status && i < selection->num_without; i++) {
         status = check_name(selection, "--without", has_argument, selection->without[i]);
+        if (!status && !any_has(selection, has_annotation, selection->without[i]))
+            tell_without(selection->without[i]);
+    }
     return status;
 }
 

@@ -51,16 +51,22 @@ void jc_session_hold(void)
     held_log.hold = true;
 }
 
-void jc_session_release(bool show)
+// Shows the lines held back, but for those that say `known`.
+static void release_lines(bool show, const char *known)
 {
     struct held_log held = held_log;
     held_log = (struct held_log){0};
     for (size_t i = 0; i < held.num_lines; i++) {
-        if (show)
+        if (show && !(*known && strstr(held.lines[i], known)))
             jc_remark("warning", held.lines[i]);
         free(held.lines[i]);
     }
     free(held.lines);
+}
+
+void jc_session_release(bool show)
+{
+    release_lines(show, "");
 }
 
 static bool is_absent(const char *dir)
@@ -125,7 +131,8 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
         status = check_state(session, use);
         session->state = name_state(session);
     }
-    jc_session_release(status == JC_STATUS_DONE && !session->absent);
+    // That a folder does not exist yet is no news to anybody; a base segment that is not used is.
+    release_lines(status == JC_STATUS_DONE, session->absent ? session->info.reason : "");
     return status;
 }
 

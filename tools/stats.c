@@ -132,9 +132,22 @@ static void add_row(struct jc_table *table, const struct sums *sums, uint64_t no
     jc_table_add(table, "%zu", sums->texts);
     jc_table_add(table, "%s", archs);
     jc_table_add(table, "%s", jc_units_bytes(sums->bytes, text));
-    jc_table_add(table, "%s", jc_units_duration(sums->cost_ns, text));
+    jc_table_add(table, "%s", sums->variants ? jc_units_duration(sums->cost_ns, text) : "-");
     jc_table_add(table, "%s", jc_units_age(now_ms, sums->newest_ms, text));
     free(archs);
+}
+
+// Where base segments are asked for, how many are used: what is wrong with the others is a warning.
+static void print_base(unsigned used)
+{
+    const char *base = getenv("JITCACHE_BASE");
+    unsigned asked = 0;
+    for (size_t size; base && *base; base += size + (base[size] == ':')) {
+        size = strcspn(base, ":");
+        asked += size > 0;
+    }
+    if (asked)
+        printf("Base:    %u of %u segment%s in use\n", used, asked, asked == 1 ? "" : "s");
 }
 
 static void print_text(const struct jc_session *session, const struct statistics *statistics)
@@ -151,9 +164,9 @@ static void print_text(const struct jc_session *session, const struct statistics
            jc_units_bytes(info->max_bytes, budget),
            info->max_bytes ? 100.0 * (double) info->bytes / (double) info->max_bytes : 0.0,
            info->segments, info->segments == 1 ? "" : "s");
-    if (info->base_segments)
-        printf(", and %u base", info->base_segments);
-    printf("\nRecords: %zu\n", statistics->num_records);
+    putchar('\n');
+    print_base(info->base_segments);
+    printf("Records: %zu\n", statistics->num_records);
     if (statistics->num_kernels == 0)
         return;
 

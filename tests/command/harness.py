@@ -40,8 +40,10 @@ class Case(unittest.TestCase):
         self.env.update(HOME=str(self.folder), XDG_CACHE_HOME=str(self.folder / "xdg"),
                         JITCACHE_DIR=str(self.cache), TERM="xterm", LC_ALL="C.UTF-8")
 
-    def run_command(self, *words, status=0, **options):
-        """Runs it, checks the status, and that standard error is silent exactly where it is 0."""
+    def run_command(self, *words, status=0, remark="", **options):
+        """Runs it, checks the status, and that standard error is silent exactly where it is 0.
+
+        `remark` is what it says there all the same, such as a warning."""
         options.setdefault("env", self.env)
         done = subprocess.run([COMMAND, *map(str, words)], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S,
@@ -49,7 +51,9 @@ class Case(unittest.TestCase):
         done.out = done.stdout.decode(errors="surrogateescape")
         done.err = done.stderr.decode(errors="surrogateescape")
         self.assertEqual(done.returncode, status, f"{words}\n{done.out}\n{done.err}")
-        if status == 0 and "-v" not in words:
+        if remark:
+            self.assertIn(remark, done.err, words)
+        elif status == 0 and "-v" not in words:
             self.assertEqual(done.err, "", words)
         return done
 

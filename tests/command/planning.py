@@ -97,6 +97,34 @@ class Planning(harness.Case):
         self.assertEqual(len(re.findall(r" n=\d+ ", whole)), 100)
         self.assertEqual(self.json("plan", wide, "--range", "n=1:100")["variants"], 100)
 
+    def test_the_reached_variant_that_is_the_generic_one_is_marked(self):
+        wide = self.write("wide.cu", WIDE.replace("facets: [value]", "range: [1, 20]"))
+        text = self.run_command("plan", wide).out
+        self.assertRegex(text, r"(?m)^ +2 +n=2 +only what is common \(the generic one\)$")
+        self.assertEqual(text.count("(the generic one)"), 1)
+
+    def test_facets_that_nothing_reads_are_told(self):
+        words = "Nothing reads the facets of n: JC_FACT(n) does not occur in the source."
+        declared = self.write("wide.cu", WIDE.replace("JC_FACT(n);", ""))
+        self.assertIn(words, self.run_command("plan", declared).out)
+        self.assertNotIn("Nothing reads", self.run_command(
+            "plan", self.write("wide.cu", WIDE), "--range", "n=1:2").out)
+        # An unmodified kernel has but one line more, and only its annotation silences that.
+        default = WIDE.replace("JC_FACT(n);", "").replace(", facets: [value]", "")
+        path = self.write("wide.cu", default)
+        text = self.run_command("plan", path).out
+        self.assertIn("\nNothing reads the default facets of 1 argument; -v names it.\n", text)
+        self.assertNotIn(words, text)
+        self.assertIn(words, self.run_command("plan", path, "-v").out)
+        path = self.write("wide.cu", default.replace("i32", "i32, do_not_specialize: true"))
+        self.assertNotIn("Nothing reads", self.run_command("plan", path, "-v").out)
+
+    def test_without_an_annotation_there_is_nothing_to_leave_out(self):
+        wide = self.write("wide.cu", WIDE)
+        done = self.run_command("plan", wide, "--range", "n=1:2", "--without", "n",
+                                remark="jitcache: note: --without n changes nothing: ")
+        self.assertEqual(len(done.err.splitlines()), 1)
+
     def test_a_template_that_does_not_read_is_told_with_file_and_line(self):
         path = self.write("storm.cu", STORM)
         self.assertIn(f"{path}:4", self.complaint("plan", path))

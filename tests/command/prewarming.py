@@ -76,6 +76,28 @@ class Prewarming(harness.Case):
         self.run_command("prewarm", SILU, *ARCH)
         self.assertEqual(self.json("prewarm", SILU, *ARCH, "--check")["missing"], 0)
 
+    def test_check_names_what_is_missing_and_what_to_do(self):
+        path = self.write("many.cu", MANY)
+        words = ["prewarm", path, *ARCH, "--check", "--param"]
+        text = self.run_command(*words, "n=" + ",".join(map(str, range(12))), status=1).out
+        self.assertEqual(re.findall(r"(?m)^  missing: sm_90a n=(\d+) generic$", text),
+                         [str(number) for number in range(10)])
+        self.assertRegex(text, r"\n  \.\.\. and 2 more; -v names them\n"
+                               r"Run it without --check to compile them\.\n\Z")
+        text = self.run_command(*words, "n=0", status=1).out
+        self.assertRegex(text, r"n=0 generic\nRun it without --check to compile it\.\n\Z")
+        self.run_command("prewarm", path, *ARCH, "--param", "n=0")
+        text = self.run_command(*words, "n=0").out
+        self.assertRegex(text, r"\Amany: 1 planned, 1 hit, 0 missing, 0 failed, .*\n\Z")
+
+    def test_a_failure_of_before_says_so(self):
+        path = self.write("broken.cu", BROKEN)
+        words = ["prewarm", path, *ARCH, "--param", "good=0"]
+        told = r"broken for sm_90a failed \d+ s ago, and was not tried again; `retry` \(--retry\)"
+        self.assertNotRegex(self.run_command(*words, status=1).err, told)
+        self.assertRegex(self.run_command(*words, status=1).err, told)
+        self.assertNotRegex(self.run_command(*words, "--retry", status=1).err, told)
+
     def test_a_run_that_is_no_terminal_prints_one_line_for_each_file(self):
         text = self.run_command("prewarm", SILU, ROPE, *ARCH).out
         self.assertEqual([line.split(":")[0] for line in text.splitlines()],
@@ -146,6 +168,13 @@ class Prewarming(harness.Case):
         self.assertEqual(self.json(*words)["compiled"], 0)
         self.run_command(*words, "--check")
         self.assertEqual(len(count.read_text().splitlines()), compiled)
+
+    def test_an_include_that_cannot_be_followed_stops_every_file_before_the_first(self):
+        path = self.write("computed.cu", BROKEN.replace("<jitcache.cuh>", "NAME"))
+        words = ["prewarm", SILU, path, *ARCH, "--param", "good=1"]
+        for more in [[], ["--json"], ["--check"]]:
+            self.assertIn("computed.cu:8", self.complaint(*words, *more))
+        self.assertEqual(self.json("ls")["records"], [])
 
     def test_an_unknown_architecture_is_told(self):
         for arch in ["sm_42", "hopper"]:

@@ -18,6 +18,14 @@ class Records(harness.Case):
                          ["failure", "template", "variant", "variant"])
         self.assertEqual(sorted(line.split()[2] for line in lines), ["?"] + 3 * ["plain_kernel"])
 
+    def test_ls_says_more_of_each_variant_when_asked(self):
+        self.fill()
+        heading, *lines = self.run_command("ls", "-v").out.splitlines()
+        self.assertEqual(heading.split()[-1], "SPECIALIZATION")
+        self.assertEqual(sorted((line.split()[1], line.split()[-1]) for line in lines),
+                         [("failure", "n=1"), ("template", "-"), ("variant", "n=1"),
+                          ("variant", "n=nobody's")])
+
     def test_ls_filters_by_kernel_architecture_and_kind(self):
         self.fill()
         for words, count in [(["--kernel", "plain_kernel"], 3), (["--kernel", "plain_*"], 3),
@@ -56,6 +64,11 @@ class Records(harness.Case):
         text = self.run_command("stats").out
         self.assertRegex(text, r"(?m)^plain_kernel +11 +1 +1 +sm_90a ")
         self.assertRegex(text, r"(?m)^in all +12 ")
+
+    def test_stats_knows_no_compile_time_of_what_never_compiled(self):
+        path = self.write("typo.cu", "/*jitcache\nkernel: typo\narguments: []\n*/\n")
+        self.run_command("prewarm", path, "--arch", "sm_90a", status=1)
+        self.assertRegex(self.run_command("stats").out, r"(?m)^typo +0 +1 +1 .* - +\S.*$")
 
     def test_show_tells_what_a_variant_was_made_from(self):
         self.fill()
