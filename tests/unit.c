@@ -343,7 +343,12 @@ static void the_declared_signature_is_the_kernels(void **state)
                      " 2 arguments are declared, the kernel takes another number\"");
         else
             snprintf(says, sizeof(says), "k.cu(5): error: static assertion failed with \"jitcache:"
-                     " 'b' is declared %s", fixture.tmpl->arguments[1].type_name);
+                     " 'b' is declared %s, the kernel takes something other than %s",
+                     fixture.tmpl->arguments[1].type_name,
+                     strcmp(cases[i].declared, "i64") == 0          ? "long long\""
+                     : strcmp(cases[i].declared, "const f32*") == 0 ? "const float *\""
+                     : strcmp(cases[i].declared, "bytes[8]") == 0   ? "a struct of 8 bytes\""
+                                                                    : "");
         if (!matches && !strstr(answer.job.log, says))
             fail_msg("%s for %s: not\n%s\nbut %s", cases[i].declared, cases[i].taken, says,
                      answer.job.log);

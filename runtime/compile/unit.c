@@ -296,43 +296,41 @@ static void print_type(struct jc_buffer *out, const struct jc_type *type)
                     type->element_const ? "true" : "false");
 }
 
-// What a C++ programmer writes for a type, or "".
-static const char *spell_type(const struct jc_type *type)
+// What a C++ programmer writes for a declared type.
+static void print_spelling(struct jc_buffer *out, const struct jc_type *type, const char *name)
 {
-    static const char *const integers[][2] = { // by size, and whether it is signed
-        [1] = {"unsigned char", "signed char or char"},
-        [2] = {"unsigned short", "short"},
-        [4] = {"unsigned", "int"},
-        [8] = {"unsigned long long or size_t", "long long or long"},
+    static const struct {
+        const char *ours, *theirs;
+    } spellings[] = {
+        {"i8", "char"}, {"u8", "unsigned char"}, {"i16", "short"}, {"u16", "unsigned short"},
+        {"i32", "int"}, {"u32", "unsigned"}, {"i64", "long long"}, {"u64", "unsigned long long"},
+        {"f16", "__half"}, {"bf16", "__nv_bfloat16"}, {"f32", "float"}, {"f64", "double"},
+        {"e4m3", "__nv_fp8_e4m3"}, {"e5m2", "__nv_fp8_e5m2"}, {"bool", "bool"}, {"void", "void"},
     };
-    switch (type->type_class) {
-    case JC_CLASS_INTEGER:
-        return integers[type->bytes][type->is_signed];
-    case JC_CLASS_FLOAT:
-        return type->bytes == 8 ? "double" : type->bytes == 4 ? "float" : "";
-    case JC_CLASS_BYTES:
-        return "a struct of that size";
-    case JC_CLASS_BOOL:
-        return "bool";
-    case JC_CLASS_VOID:
-    case JC_CLASS_POINTER:
-        break;
+    if (type->type_class == JC_CLASS_BYTES) {
+        jc_buffer_print(out, "a struct of %u bytes", type->bytes);
+        return;
     }
-    return "";
+    static const char is_const[] = "const ";
+    if (strncmp(name, is_const, strlen(is_const)) == 0) {
+        jc_buffer_string(out, is_const);
+        name += strlen(is_const);
+    }
+    size_t size = strcspn(name, "*");
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++)
+        if (strlen(spellings[i].ours) == size && memcmp(spellings[i].ours, name, size) == 0)
+            jc_buffer_string(out, spellings[i].theirs);
+    jc_buffer_string(out, name[size] ? " *" : "");
 }
 
 static void print_takes(struct jc_buffer *out, const struct jc_argument *argument, size_t index)
 {
-    const char *spelled = spell_type(&argument->type);
-    bool pointer = argument->type.type_class == JC_CLASS_POINTER;
     jc_buffer_print(out, "static_assert(jitcache_entry::takes<%zu, ", index);
     print_type(out, &argument->type);
-    jc_buffer_print(out, ">::value, \"jitcache: '%s' is declared %s", argument->name,
-                    argument->type_name);
-    if (*spelled)
-        jc_buffer_print(out, ", which is %s in the kernel", spelled);
-    jc_buffer_print(out, "; it takes something else%s\");\n",
-                    pointer ? ", or differs in const" : "");
+    jc_buffer_print(out, ">::value, \"jitcache: '%s' is declared %s, the kernel takes something"
+                    " other than ", argument->name, argument->type_name);
+    print_spelling(out, &argument->type, argument->type_name);
+    jc_buffer_string(out, "\");\n");
 }
 
 // The entry is resolved once, so that one that does not resolve is one error.
