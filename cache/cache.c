@@ -17,6 +17,12 @@
 #define LEAST_MAX_BYTES (UINT64_C(16) << 20)
 #define MOST_MAX_BYTES (UINT64_C(1) << 44)
 
+// A look at the segments may take half a minute before it is given up: not at each insertion.
+#define VET_AGAIN_NS UINT64_C(60000000000)
+
+// A look-up that tidies waits no longer than this for readers.
+#define TIDY_WAIT_NS UINT64_C(10000000)
+
 // --- making a handle
 
 static enum jc_cache_state state_of(const struct jc_cache *cache)
@@ -127,8 +133,9 @@ static enum jc_result open_base(struct jc_cache *cache, const char *list)
     return result;
 }
 
-// Whether the folder can be read without locks: nobody can write there as long as we look.
-static bool is_still(const struct jc_cache *cache)
+// Whether the folder came as it is, like base segments do, so that whoever put it there has seen to
+// it that they are whole.
+static bool came_whole(const struct jc_cache *cache)
 {
     return cache->folder.network ||
            (faccessat(cache->folder.fd, ".", W_OK, AT_EACCESS) != 0 && errno == EROFS);
@@ -151,19 +158,13 @@ static void open_locks(struct jc_cache *cache)
                  : errno == ETIMEDOUT ? "another process, perhaps a stopped one, holds it"
                                       : "set JITCACHE_DIR to a folder of your own");
     }
-    if (is_still(cache)) {
-        // Like base segments: whoever put them there has seen to it that they are whole.
-        atomic_init(&cache->vetted, true);
-        return;
-    }
-    fd = jc_folder_file(folder, JC_LOCK_FILE, O_RDONLY);
-    if (fd < 0 || jc_locks_open(&cache->locks, fd, false, 0) != JC_OK)
-        atomic_init(&cache->reopen, true); // until somebody has made it
-}
-
-static enum jc_result lock_for_writing(struct jc_cache *cache, uint64_t wait_ns)
-{
-    return jc_lock_exclusive(&cache->locks, &cache->locks.write, wait_ns);
+    bool whole = came_whole(cache);
+    atomic_init(&cache->vetted, whole);
+    // Read-only for us need not be so for others: a container may see a folder of its host through
+    // a mount that is. But locks do not reach other hosts.
+    fd = folder->network ? -1 : jc_folder_file(folder, JC_LOCK_FILE, O_RDONLY);
+    bool locked = fd >= 0 && jc_locks_open(&cache->locks, fd, false, 0) == JC_OK;
+    atomic_init(&cache->reopen, !locked && !whole); // until somebody has made it
 }
 
 // Gives W back and does what had to wait for that.
@@ -186,7 +187,11 @@ static enum jc_result vet_and_publish(struct jc_cache *cache, uint64_t deadline_
 {
     if (jc_vetted(cache))
         return JC_OK;
+    if (jc_now_ns() < cache->vet_again_ns)
+        return JC_ERROR_TIMEOUT;
     enum jc_result result = jc_vet(cache);
+    if (result == JC_ERROR_TIMEOUT)
+        cache->vet_again_ns = jc_now_ns() + VET_AGAIN_NS;
     if (result == JC_OK && jc_rotation_set_aside(cache, deadline_ns) == 0)
         jc_locks_set_boot(&cache->locks, cache->boot);
     return result;
@@ -199,11 +204,11 @@ static void vet_at_start(struct jc_cache *cache)
     if (cache->folder.fd < 0 || atomic_load(&cache->reopen) || jc_vetted(cache))
         return;
     if (!cache->locks.writable) {
-        if (jc_lock_shared(&cache->locks, &cache->locks.data, JC_READ_WAIT_NS) != JC_OK)
+        if (jc_reopen_shared(cache, JC_READ_WAIT_NS) != JC_OK)
             return;
         jc_vet(cache);
         jc_unlock_shared(&cache->locks, &cache->locks.data);
-    } else if (lock_for_writing(cache, JC_WRITE_WAIT_NS) == JC_OK) {
+    } else if (jc_reopen_exclusive(cache, JC_WRITE_WAIT_NS) == JC_OK) {
         vet_and_publish(cache, jc_now_ns() + JC_WRITE_WAIT_NS);
         unlock_after_writing(cache);
     }
@@ -318,7 +323,7 @@ enum jc_result jc_cache_create(const struct jc_cache_params *given, struct jc_ca
 static void settle(struct jc_cache *cache)
 {
     uint64_t deadline = jc_now_ns() + JC_WRITE_WAIT_NS;
-    if (lock_for_writing(cache, JC_WRITE_WAIT_NS) != JC_OK)
+    if (jc_reopen_exclusive(cache, JC_WRITE_WAIT_NS) != JC_OK)
         return;
     struct jc_list *list = jc_list_current(cache);
     if (list && list->num_writable > 0 &&
@@ -345,6 +350,7 @@ void jc_cache_destroy(struct jc_cache **handle)
         settle(cache);
     jc_fork_unwatch(cache);
     jc_writer_close(&cache->writer);
+    jc_list_forget_bad(cache);
     for (unsigned i = 0; i < cache->num_wanted; i++)
         jc_segment_unref(cache->wanted[i].segment);
     jc_list_unref(cache->list);
@@ -364,7 +370,7 @@ void jc_cache_destroy(struct jc_cache **handle)
 
 static bool has_expired(const struct jc_record *record)
 {
-    return record->expires_ms != 0 && record->expires_ms <= jc_now_unix_ms();
+    return jc_has_expired(record->created_ms, record->expires_ms, jc_now_unix_ms());
 }
 
 // Copies the record out of the first segment from `*index` on that has it, and says which that is.
@@ -466,11 +472,12 @@ static bool is_kind(enum jc_record_kind kind)
 static void tidy(struct jc_cache *cache)
 {
     pthread_mutex_lock(&cache->mutex);
-    bool due = cache->num_bad > 0 || cache->num_wanted > 0;
+    bool due = cache->num_bad > 0;
     pthread_mutex_unlock(&cache->mutex);
-    if (!due || state_of(cache) != JC_CACHE_READ_WRITE || lock_for_writing(cache, 0) != JC_OK)
+    due = due || jc_rotation_is_wanting(cache);
+    if (!due || state_of(cache) != JC_CACHE_READ_WRITE || jc_reopen_exclusive(cache, 0) != JC_OK)
         return;
-    uint64_t deadline = jc_now_ns() + JC_READ_WAIT_NS;
+    uint64_t deadline = jc_now_ns() + TIDY_WAIT_NS;
     jc_rotation_set_aside(cache, deadline);
     struct jc_list *list = jc_list_current(cache);
     if (list && list->num_writable > 0 &&
@@ -492,7 +499,7 @@ enum jc_result jc_cache_find(struct jc_cache *cache, enum jc_record_kind kind, c
     int saved = errno;
     if (state_of(cache) != JC_CACHE_DISABLED) {
         struct jc_key key = jc_key_of(text, text_size);
-        jc_fork_reopen(cache);
+        jc_reopen(cache);
         result = search(cache, kind, &key, text ? text : "", text_size, record);
         tidy(cache);
     }
@@ -521,7 +528,7 @@ enum jc_result jc_cache_find_key(struct jc_cache *cache, enum jc_record_kind kin
     if (state_of(cache) == JC_CACHE_DISABLED)
         return JC_ERROR_NOT_FOUND;
     int saved = errno;
-    jc_fork_reopen(cache);
+    jc_reopen(cache);
     enum jc_result result = search(cache, kind, key, NULL, 0, record);
     if (result != JC_OK)
         *record = (struct jc_record){0};
@@ -587,7 +594,7 @@ static int store(struct jc_cache *cache, const struct insertion *insertion)
     MDB_txn *txn;
     int rc = jc_rotation_mark(cache, insertion->deadline_ns);
     if (rc == 0)
-        rc = mdb_txn_begin(writer->env, NULL, 0, &txn);
+        rc = jc_writer_begin(writer, &txn);
     if (rc != 0)
         return rc;
     rc = jc_writer_put(txn, writer, insertion->key, insertion->bytes, insertion->size);
@@ -689,6 +696,7 @@ static void stop_writing(struct jc_cache *cache, int error)
 static enum jc_result report_failure(struct jc_cache *cache, int rc, struct jc_error *error)
 {
     const char *path = cache->folder.path;
+    assert(rc != 0);
     switch (rc == EAGAIN ? JC_WRITER_FULL : jc_writer_failure(rc)) {
     case JC_WRITER_TIMEOUT:
         jc_count(&cache->counters.write_timeouts);
@@ -696,15 +704,33 @@ static enum jc_result report_failure(struct jc_cache *cache, int rc, struct jc_e
                        "lock of %s; the record was not stored", path);
     case JC_WRITER_MEMORY:
         return jc_fail_memory(error);
+    case JC_WRITER_LATER:
+        return jc_fail(error, JC_ERROR_CACHE, "%s cannot be written now: %s; the record was not "
+                       "stored", path, rc == ESTALE ? "its lock file was replaced" : strerror(rc));
     case JC_WRITER_FULL:
     case JC_WRITER_BAD:
-        return jc_fail(error, JC_ERROR_CACHE, "no segment in %s takes the record; it was not "
+        return jc_fail(error, JC_ERROR_CACHE, "no segment in %s takes the record now; it was not "
                        "stored", path);
     case JC_WRITER_DISK:
         break;
     }
     stop_writing(cache, rc);
     return jc_fail(error, JC_ERROR_IO, "%s", cache->disk_reason);
+}
+
+static enum jc_result report_no_lock(const struct jc_cache *cache, enum jc_result result,
+                                     const char *outcome, struct jc_error *error)
+{
+    const char *path = cache->folder.path;
+    if (result == JC_ERROR_TIMEOUT)
+        return jc_fail(error, JC_ERROR_CACHE, "another process, perhaps a stopped one, holds the "
+                       "lock of %s; %s", path, outcome);
+    if (errno == ESTALE)
+        return jc_fail(error, JC_ERROR_CACHE, "%s was removed from %s, and making it again failed; "
+                       "%s. If the folder is gone, restart this process", JC_LOCK_FILE, path,
+                       outcome);
+    return jc_fail(error, JC_ERROR_CACHE, "%s in %s cannot be locked: %s; %s", JC_LOCK_FILE, path,
+                   strerror(errno), outcome);
 }
 
 static enum jc_result insert(struct jc_cache *cache, const struct jc_record *record,
@@ -716,12 +742,12 @@ static enum jc_result insert(struct jc_cache *cache, const struct jc_record *rec
     if (result != JC_OK)
         return result;
     insertion.deadline_ns = jc_now_ns() + JC_WRITE_WAIT_NS;
-    result = lock_for_writing(cache, JC_WRITE_WAIT_NS);
+    result = jc_reopen_exclusive(cache, JC_WRITE_WAIT_NS);
     if (result != JC_OK) {
+        if (result == JC_ERROR_TIMEOUT)
+            jc_count(&cache->counters.write_timeouts);
         free(insertion.bytes);
-        jc_count(&cache->counters.write_timeouts);
-        return jc_fail(error, JC_ERROR_CACHE, "another process, perhaps a stopped one, holds the "
-                       "lock of %s; the record was not stored", cache->folder.path);
+        return report_no_lock(cache, result, "the record was not stored", error);
     }
     int rc = insert_locked(cache, &insertion, &stored);
     if (rc == 0)
@@ -734,16 +760,16 @@ static enum jc_result insert(struct jc_cache *cache, const struct jc_record *rec
 }
 
 // JC_OK, or why this handle does not write.
-static enum jc_result check_writable(struct jc_cache *cache, struct jc_error *error)
+static enum jc_result check_writable(struct jc_cache *cache, const char *outcome,
+                                     struct jc_error *error)
 {
-    jc_fork_reopen(cache);
     if (state_of(cache) != JC_CACHE_READ_WRITE)
         return jc_fail(error, JC_ERROR_CACHE, "%s",
                        atomic_load_explicit(&cache->reason, memory_order_acquire));
-    if (atomic_load_explicit(&cache->reopen, memory_order_acquire))
-        return jc_fail(error, JC_ERROR_CACHE, "%s in %s is gone; restart this process to make the "
-                       "cache anew", JC_LOCK_FILE, cache->folder.path);
-    return JC_OK;
+    if (jc_reopen(cache))
+        return JC_OK;
+    errno = ESTALE;
+    return report_no_lock(cache, JC_ERROR_IO, outcome, error);
 }
 
 enum jc_result jc_cache_insert(struct jc_cache *cache, const struct jc_record *record,
@@ -758,7 +784,7 @@ enum jc_result jc_cache_insert(struct jc_cache *cache, const struct jc_record *r
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_cache_insert: kind %d is none, or a "
                        "part with a size is NULL", (int) record->kind);
     int saved = errno;
-    enum jc_result result = check_writable(cache, error);
+    enum jc_result result = check_writable(cache, "the record was not stored", error);
     if (result == JC_OK)
         result = insert(cache, record, error);
     if (result != JC_OK)
@@ -772,15 +798,15 @@ enum jc_result jc_cache_clear(struct jc_cache *cache, struct jc_error *error)
     if (!cache)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_cache_clear: `cache` is NULL");
     int saved = errno;
-    jc_fork_reopen(cache);
     // Not the state: clearing is what helps when the disk is full.
-    enum jc_result result = cache->locks.writable ? JC_OK : check_writable(cache, error);
+    enum jc_result result = jc_reopen(cache) && cache->locks.writable
+                                ? JC_OK : check_writable(cache, "nothing was removed", error);
     if (result != JC_OK)
         goto restore;
     uint64_t deadline = jc_now_ns() + JC_WRITE_WAIT_NS;
-    if (lock_for_writing(cache, JC_WRITE_WAIT_NS) != JC_OK) {
-        result = jc_fail(error, JC_ERROR_CACHE, "another process, perhaps a stopped one, holds the "
-                         "lock of %s; nothing was removed", cache->folder.path);
+    result = jc_reopen_exclusive(cache, JC_WRITE_WAIT_NS);
+    if (result != JC_OK) {
+        result = report_no_lock(cache, result, "nothing was removed", error);
         goto restore;
     }
     int rc = jc_rotation_clear(cache, deadline);
@@ -833,11 +859,13 @@ static enum jc_result read_index(struct jc_cache *cache, struct jc_segment *segm
         if (!first)
             jc_stored_key(after, page[-1].kind, &page[-1].key);
         enum jc_result result =
-            jc_lock_shared(&cache->locks, &cache->locks.data, JC_READ_WAIT_NS);
+            jc_reopen_shared(cache, JC_READ_WAIT_NS);
         if (result != JC_OK)
             return JC_ERROR_TIMEOUT;
-        count = jc_segment_entries(segment, first ? NULL : after, page, PAGE_ENTRIES);
+        result = jc_segment_entries(segment, first ? NULL : after, page, PAGE_ENTRIES, &count);
         jc_unlock_shared(&cache->locks, &cache->locks.data);
+        if (result != JC_OK)
+            return result;
         entries->count += count;
     }
     return JC_OK;
@@ -867,8 +895,8 @@ static void merge(struct entries *segments, size_t *at, unsigned num,
         lowest = NULL;
         for (unsigned i = 0; i < num; i++) {
             const struct jc_cache_entry *entry = segments[i].entries + at[i];
-            while (at[i] < segments[i].count && entry->expires_ms != 0 &&
-                   entry->expires_ms <= now_ms)
+            while (at[i] < segments[i].count &&
+                   jc_has_expired(entry->created_ms, entry->expires_ms, now_ms))
                 entry = segments[i].entries + ++at[i];
             if (at[i] == segments[i].count)
                 continue;
@@ -891,7 +919,7 @@ static void merge(struct entries *segments, size_t *at, unsigned num,
 
 static enum jc_result list_all(struct jc_cache *cache,
                                bool (*each)(void *user, const struct jc_cache_entry *entry),
-                               void *user, bool *again)
+                               void *user, bool last, bool *again)
 {
     struct jc_list *list;
     *again = false;
@@ -905,7 +933,7 @@ static enum jc_result list_all(struct jc_cache *cache,
     struct entries *segments = calloc(num + 1, sizeof(*segments));
     size_t *at = calloc(num + 1, sizeof(*at));
     result = segments && at ? read_indexes(cache, list, segments) : JC_ERROR_OUT_OF_MEMORY;
-    *again = !was_stale && atomic_load_explicit(&list->stale, memory_order_relaxed);
+    *again = !last && !was_stale && atomic_load_explicit(&list->stale, memory_order_relaxed);
     if (result == JC_OK && !*again)
         merge(segments, at, num, each, user);
     for (unsigned i = 0; segments && i < num; i++)
@@ -927,10 +955,10 @@ enum jc_result jc_cache_list(struct jc_cache *cache,
     int saved = errno;
     enum jc_result result = JC_OK;
     bool again = true;
-    jc_fork_reopen(cache);
+    jc_reopen(cache);
     // A segment that grew out of its map, or failed, is another one in the next list.
     for (unsigned i = 0; i < 3 && again; i++)
-        result = list_all(cache, each, user, &again);
+        result = list_all(cache, each, user, i == 2, &again);
     errno = saved;
     return result;
 }
@@ -970,7 +998,7 @@ void jc_cache_info(struct jc_cache *cache, struct jc_cache_info *info)
         .rotations = counted(&counters->rotations),
     };
     struct jc_list *list;
-    jc_fork_reopen(cache);
+    jc_reopen(cache);
     if (info->state != JC_CACHE_DISABLED &&
         jc_list_begin(cache, JC_READ_WAIT_NS, &list) == JC_OK) {
         info->segments = list->num_writable;

@@ -1,6 +1,7 @@
 // The inside of a cache handle, shared by the files that make it up: cache.c has the public calls,
 // list.c the segments that are read, rotation.c the changes to that list, vet.c what happens after
-// a crash of the machine, fork.c the handler for forks.
+// a crash of the machine, fork.c the handler for forks, reopen.c the lock file when it has to be
+// opened again.
 
 #ifndef JC_CACHE_H
 #define JC_CACHE_H
@@ -26,6 +27,7 @@ struct jc_list {
     atomic_bool stale; // a segment in it cannot be used as it is
     uint64_t changes;  // jc_locks_changes when it was made
     enum jc_result skipped; // why a segment that may be whole is not in it
+    bool whole;             // nothing is missing that may be there the next time
     unsigned num_writable;
     unsigned num;
     struct jc_segment *segments[];
@@ -35,11 +37,13 @@ struct jc_list {
 struct jc_wanted {
     uint8_t key[JC_STORED_KEY_BYTES];
     struct jc_segment *segment;
+    uint64_t clears; // jc_locks_clears when it was hit
 };
 #define JC_MAX_WANTED 64
 
 // A file that failed its check and has not been set aside yet.
 struct jc_bad {
+    int fd; // held so that no other file gets its inode number
     dev_t dev;
     ino_t ino;
     unsigned number;
@@ -77,6 +81,7 @@ struct jc_cache {
     struct jc_list *list;
     struct jc_wanted wanted[JC_MAX_WANTED];
     unsigned num_wanted;
+    unsigned full_number; // the segment that had no room for what is wanted; 0: none
     struct jc_bad bad[JC_MAX_BAD];
     unsigned num_bad;
 
@@ -87,6 +92,7 @@ struct jc_cache {
     unsigned first_written; // the lowest number this process has written to; 0: none
     bool dead_files;        // are to be unlinked when W is free again
     char notice[JC_REASON_SIZE]; // to be logged then
+    uint64_t vet_again_ns; // not before this is a look tried again that took too long
 
     struct jc_counters counters;
 };
@@ -109,13 +115,14 @@ void jc_list_unref(struct jc_list *list);
 // Looks at the condition of the segments; whatever is wrong is seen to by the next list.
 void jc_list_note_failures(struct jc_cache *cache, struct jc_list *list);
 
-// Notes a file as one that is not to be used.
+// Notes a file as one that is not to be used, if it is still segment `number`.
 void jc_list_add_bad(struct jc_cache *cache, unsigned number, dev_t dev, ino_t ino);
+void jc_list_forget_bad(struct jc_cache *cache);
 
-// The numbers of the segments in the folder, highest first, in an array to be freed.
-enum jc_result jc_list_numbers(const struct jc_folder *folder, unsigned **numbers, unsigned *count);
+// The numbers of the segments in the folder, highest first, in an array to be freed. 0 or an errno.
+int jc_list_numbers(const struct jc_folder *folder, unsigned **numbers, unsigned *count);
 
-// Opens a segment of the folder.
+// Opens a segment of the folder, as jc_segment_open does. JC_ERROR_IO: not now.
 enum jc_result jc_list_open_segment(const struct jc_folder *folder, unsigned number,
                                     struct jc_segment **segment);
 
@@ -132,7 +139,11 @@ int jc_rotation_clear(struct jc_cache *cache, uint64_t deadline_ns);
 // Sets aside the files that were noted as bad.
 int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns);
 
-// Copies records that were hit in the oldest segment to the newest. Drops what does not fit.
+// Whether there is something to copy. Without any lock.
+bool jc_rotation_is_wanting(struct jc_cache *cache);
+
+// Copies records that were hit in the oldest segment to the newest. What does not fit waits for the
+// next one.
 void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint64_t deadline_ns);
 
 // Makes `segment` the one that the cache's writer has open.
@@ -165,7 +176,15 @@ bool jc_vetted(struct jc_cache *cache);
 void jc_fork_watch(struct jc_cache *cache);
 void jc_fork_unwatch(struct jc_cache *cache);
 
-// Opens the lock file again where that is due. Called first by every public call.
-void jc_fork_reopen(struct jc_cache *cache);
+// --- reopen.c
+
+// Opens the lock file again where that is due. Called first by every public call. False: it is not
+// there, or not yet.
+bool jc_reopen(struct jc_cache *cache);
+
+// Take D, shared, and W, as the functions of lock.h do, and open the lock file again if it is gone.
+// The second answers ESTALE if that fails. To be called without any lock.
+enum jc_result jc_reopen_shared(struct jc_cache *cache, uint64_t wait_ns);
+enum jc_result jc_reopen_exclusive(struct jc_cache *cache, uint64_t wait_ns);
 
 #endif

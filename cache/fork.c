@@ -1,10 +1,5 @@
 #include "cache.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-
 // The one global of the library: what the fork handler has to know. An OFD lock belongs to the open
 // file, which a child shares with its parent, so it would live as long as the child does.
 static struct {
@@ -76,30 +71,4 @@ void jc_fork_unwatch(struct jc_cache *cache)
     else
         watched.first = cache->next;
     pthread_mutex_unlock(&watched.mutex);
-}
-
-// With the cache's mutex held: threads of the child may come here together.
-static struct jc_list *reopen(struct jc_cache *cache)
-{
-    bool write = atomic_load_explicit(&cache->state, memory_order_relaxed) == JC_CACHE_READ_WRITE;
-    int fd = jc_folder_file(&cache->folder, JC_LOCK_FILE, write ? O_RDWR : O_RDONLY);
-    if (fd < 0 || jc_locks_open(&cache->locks, fd, write, 0) != JC_OK)
-        return NULL;
-    struct jc_list *list = cache->list;
-    cache->list = NULL;
-    atomic_store_explicit(&cache->reopen, false, memory_order_release);
-    return list;
-}
-
-void jc_fork_reopen(struct jc_cache *cache)
-{
-    // Acquire: pairs with the release of the thread that opened the file.
-    if (!atomic_load_explicit(&cache->reopen, memory_order_acquire))
-        return;
-    struct jc_list *list = NULL;
-    pthread_mutex_lock(&cache->mutex);
-    if (atomic_load_explicit(&cache->reopen, memory_order_relaxed))
-        list = reopen(cache);
-    pthread_mutex_unlock(&cache->mutex);
-    jc_list_unref(list);
 }

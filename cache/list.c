@@ -34,60 +34,77 @@ static int highest_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-enum jc_result jc_list_numbers(const struct jc_folder *folder, unsigned **numbers, unsigned *count)
+int jc_list_numbers(const struct jc_folder *folder, unsigned **numbers, unsigned *count)
 {
-    enum jc_result result = JC_ERROR_IO;
     unsigned capacity = 0;
     unsigned number;
     const struct dirent *entry;
+    int error = 0;
     *numbers = NULL;
     *count = 0;
     int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return JC_ERROR_IO;
-    DIR *dir = fdopendir(fd);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir) {
-        close(fd);
-        return JC_ERROR_IO;
+        error = errno;
+        if (fd >= 0)
+            close(fd);
+        return error;
     }
-    while ((entry = readdir(dir))) {
+    while (errno = 0, (entry = readdir(dir))) {
         if (!jc_segment_number(entry->d_name, &number))
             continue;
         if (*count == capacity) {
             capacity = capacity ? 2 * capacity : 8;
             unsigned *more = realloc(*numbers, capacity * sizeof(*more));
             if (!more) {
-                result = JC_ERROR_OUT_OF_MEMORY;
-                goto close_dir;
+                errno = ENOMEM;
+                break;
             }
             *numbers = more;
         }
         (*numbers)[(*count)++] = number;
     }
-    if (*count > 0)
-        qsort(*numbers, *count, sizeof(**numbers), highest_first);
-    result = JC_OK;
-close_dir:
+    error = errno;
     closedir(dir);
-    if (result != JC_OK) {
+    if (error != 0) {
         free(*numbers);
         *numbers = NULL;
         *count = 0;
+    } else if (*count > 0) {
+        qsort(*numbers, *count, sizeof(**numbers), highest_first);
     }
-    return result;
+    return error;
 }
 
 void jc_list_add_bad(struct jc_cache *cache, unsigned number, dev_t dev, ino_t ino)
 {
-    bool known = false;
+    char name[JC_SEGMENT_NAME_SIZE];
+    struct stat stat;
+    jc_segment_name(name, number);
+    int fd = openat(cache->folder.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool is_new = fd >= 0 && fstat(fd, &stat) == 0 && stat.st_dev == dev && stat.st_ino == ino;
     pthread_mutex_lock(&cache->mutex);
-    for (unsigned i = 0; i < cache->num_bad && !known; i++)
-        known = cache->bad[i].dev == dev && cache->bad[i].ino == ino;
-    if (!known && cache->num_bad < JC_MAX_BAD)
-        cache->bad[cache->num_bad++] = (struct jc_bad){.dev = dev, .ino = ino, .number = number};
+    for (unsigned i = 0; i < cache->num_bad && is_new; i++)
+        is_new = cache->bad[i].dev != dev || cache->bad[i].ino != ino;
+    if (is_new && cache->num_bad < JC_MAX_BAD) {
+        cache->bad[cache->num_bad++] =
+            (struct jc_bad){.fd = fd, .dev = dev, .ino = ino, .number = number};
+        fd = -1;
+    }
     pthread_mutex_unlock(&cache->mutex);
-    if (!known)
+    if (fd >= 0)
+        close(fd);
+    if (is_new)
         jc_count(&cache->counters.corrupt);
+}
+
+void jc_list_forget_bad(struct jc_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    for (unsigned i = 0; i < cache->num_bad; i++)
+        close(cache->bad[i].fd);
+    cache->num_bad = 0;
+    pthread_mutex_unlock(&cache->mutex);
 }
 
 static bool is_bad(struct jc_cache *cache, dev_t dev, ino_t ino)
@@ -122,7 +139,7 @@ enum jc_result jc_list_open_segment(const struct jc_folder *folder, unsigned num
     *segment = NULL;
     int fd = jc_folder_file(folder, name, O_RDONLY);
     if (fd < 0)
-        return errno == ENOENT ? JC_ERROR_NOT_FOUND : JC_ERROR_UNSUPPORTED;
+        return jc_segment_result(errno);
     if (asprintf(&path, "%s/%s", folder->path, name) < 0) {
         close(fd);
         return JC_ERROR_OUT_OF_MEMORY;
@@ -162,6 +179,8 @@ static enum jc_result add_segment(struct jc_cache *cache, const struct jc_list *
         list->segments[list->num++] = segment;
     else if (result == JC_ERROR_CORRUPT)
         jc_list_add_bad(cache, number, stat.st_dev, stat.st_ino);
+    else if (result == JC_ERROR_IO)
+        list->whole = false;
     else if (result != JC_ERROR_NOT_FOUND)
         list->skipped = result;
     return result == JC_ERROR_OUT_OF_MEMORY ? result : JC_OK;
@@ -180,16 +199,19 @@ static struct jc_list *make(struct jc_cache *cache, const struct jc_list *old)
     atomic_init(&list->stale, false);
     list->changes = jc_locks_changes(&cache->locks);
     // What may be damaged is not looked at before it was vetted.
-    bool usable = cache->folder.fd >= 0 &&
-                  !atomic_load_explicit(&cache->reopen, memory_order_relaxed) && jc_vetted(cache);
-    if (!usable)
-        atomic_init(&list->stale, cache->folder.fd >= 0);
-    else if (jc_list_numbers(&cache->folder, &numbers, &count) == JC_ERROR_OUT_OF_MEMORY)
-        goto unref;
+    list->whole = cache->folder.fd < 0 ||
+                  (!atomic_load_explicit(&cache->reopen, memory_order_relaxed) && jc_vetted(cache));
+    if (list->whole && cache->folder.fd >= 0) {
+        int error = jc_list_numbers(&cache->folder, &numbers, &count);
+        if (error == ENOMEM)
+            goto unref;
+        list->whole = error == 0;
+    }
     for (unsigned i = 0; i < count && list->num < JC_MAX_SEGMENTS; i++) {
         if (add_segment(cache, old, list, numbers[i]) != JC_OK)
             goto unref;
     }
+    atomic_init(&list->stale, !list->whole);
     list->num_writable = list->num;
     for (unsigned i = 0; i < cache->num_base; i++)
         list->segments[list->num++] = jc_segment_ref(cache->base[i]);
@@ -204,7 +226,8 @@ unref:
 
 static bool is_fresh(const struct jc_cache *cache, const struct jc_list *list)
 {
-    return list && list->changes == jc_locks_changes(&cache->locks) &&
+    return list && !atomic_load_explicit(&cache->reopen, memory_order_relaxed) &&
+           list->changes == jc_locks_changes(&cache->locks) &&
            !atomic_load_explicit(&list->stale, memory_order_relaxed);
 }
 
@@ -238,7 +261,7 @@ struct jc_list *jc_list_current(struct jc_cache *cache)
 enum jc_result jc_list_begin(struct jc_cache *cache, uint64_t wait_ns, struct jc_list **list)
 {
     *list = NULL;
-    enum jc_result result = jc_lock_shared(&cache->locks, &cache->locks.data, wait_ns);
+    enum jc_result result = jc_reopen_shared(cache, wait_ns);
     if (result != JC_OK)
         return result;
     *list = jc_list_current(cache);

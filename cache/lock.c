@@ -3,22 +3,22 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "bytes.h"
 #include "clock.h"
 
-// The page at the start of the lock file. It is written with pwrite alone, since a store to the
-// mapping of a file raises SIGBUS on a full disk.
+// The page at the start of the lock file. It is read and written with pread and pwrite, never
+// mapped: a store would be SIGBUS on a full disk, and a load when something has cut the file off.
 //
 //   0  magic "JCLOCKS1"
 //   8  u64 how often the list of segments has changed
 //  16  boot id, 16 bytes: the boot in which all segments were found whole
 //  32  u64 CLOCK_MONOTONIC in ns until which readers let a waiting writer pass
-//  40  0
-enum { CHANGES = 8, BOOT = 16, PASS = 32 };
+//  40  u64 how often all segments were cleared away
+//  48  0
+enum { CHANGES = 8, BOOT = 16, PASS = 32, CLEARS = 40 };
 
 static const char magic[8] = {'J', 'C', 'L', 'O', 'C', 'K', 'S', '1'};
 
@@ -30,6 +30,9 @@ static const char magic[8] = {'J', 'C', 'L', 'O', 'C', 'K', 'S', '1'};
 // the others out through the writer that waits for it.
 #define PASS_NS UINT64_C(1000000)
 #define ASK_NS UINT64_C(16000000)
+
+// A reader looks whether the lock file is still in its folder no more often than this.
+#define LOOK_NS UINT64_C(1000000)
 
 static void lock_init(struct jc_lock *lock, short byte)
 {
@@ -58,8 +61,6 @@ void jc_locks_init(struct jc_locks *locks)
 
 void jc_locks_finish(struct jc_locks *locks)
 {
-    if (locks->page)
-        munmap((void *) (uintptr_t) locks->page, JC_LOCK_PAGE_BYTES);
     if (locks->fd >= 0)
         close(locks->fd);
     lock_finish(&locks->data);
@@ -113,19 +114,6 @@ enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint
     locks->writable = writable;
     if (!has_page(fd) && make_page(locks, wait_ns) != JC_OK)
         goto close_file;
-    if (!locks->page) {
-        void *page = mmap(NULL, JC_LOCK_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-        if (page == MAP_FAILED)
-            goto close_file;
-        // A mapping holds the open file, locks included, as a descriptor does. So a child of a fork
-        // must not have it.
-        if (madvise(page, JC_LOCK_PAGE_BYTES, MADV_DONTFORK) != 0) {
-            munmap(page, JC_LOCK_PAGE_BYTES);
-            goto close_file;
-        }
-        madvise(page, JC_LOCK_PAGE_BYTES, MADV_DONTDUMP);
-        locks->page = page;
-    }
     return JC_OK;
 
 close_file:;
@@ -142,7 +130,6 @@ void jc_locks_forked(struct jc_locks *locks)
     if (locks->fd >= 0)
         close(locks->fd);
     locks->fd = -1;
-    locks->page = NULL; // not mapped here
     // The threads that may have held or awaited these do not exist here.
     lock_init(&locks->write, locks->write.byte);
     lock_init(&locks->data, locks->data.byte);
@@ -160,6 +147,40 @@ void jc_locks_resume(struct jc_locks *locks)
     pthread_mutex_unlock(&locks->write.mutex);
 }
 
+bool jc_locks_swap(struct jc_locks *locks, struct jc_locks *fresh)
+{
+    jc_locks_pause(locks);
+    bool idle = locks->write.readers + locks->data.readers == 0 && !locks->write.writer &&
+                !locks->data.writer;
+    if (idle) {
+        int fd = locks->fd;
+        bool writable = locks->writable;
+        locks->fd = fresh->fd;
+        locks->writable = fresh->writable;
+        fresh->fd = fd;
+        fresh->writable = writable;
+        atomic_store_explicit(&locks->seen_ns, 0, memory_order_relaxed);
+    }
+    jc_locks_resume(locks);
+    return idle;
+}
+
+// 0 where there is nothing to read.
+static uint64_t read_number(const struct jc_locks *locks, off_t at)
+{
+    uint8_t bytes[8];
+    return locks->fd >= 0 && pread(locks->fd, bytes, sizeof(bytes), at) == (ssize_t) sizeof(bytes)
+               ? jc_load_u64(bytes) : 0;
+}
+
+static enum jc_result write_number(const struct jc_locks *locks, uint64_t number, off_t at)
+{
+    uint8_t bytes[8];
+    jc_store_u64(bytes, number);
+    ssize_t written = pwrite(locks->fd, bytes, sizeof(bytes), at);
+    return written == (ssize_t) sizeof(bytes) ? JC_OK : JC_ERROR_IO;
+}
+
 // 0, or what fcntl says; EAGAIN when another has it.
 static int set_lock(int fd, short byte, short type)
 {
@@ -171,36 +192,66 @@ static int set_lock(int fd, short byte, short type)
     return errno == EACCES ? EAGAIN : errno;
 }
 
+// Whether the lock file has been unlinked or replaced. Readers need not know it at once: a segment
+// has to change twice under them before that does harm, and it takes a new process to do so.
+static bool is_gone(struct jc_locks *locks, short type, uint64_t now)
+{
+    struct stat stat;
+    if (locks->fd < 0 ||
+        (type == F_RDLCK &&
+         now - atomic_load_explicit(&locks->seen_ns, memory_order_relaxed) < LOOK_NS))
+        return false;
+    atomic_store_explicit(&locks->seen_ns, now, memory_order_relaxed);
+    return fstat(locks->fd, &stat) == 0 && stat.st_nlink == 0;
+}
+
+static int take(struct jc_locks *locks, struct jc_lock *lock, short type, uint64_t now)
+{
+    int rc = set_lock(locks->fd, lock->byte, type);
+    if (rc != 0 || !is_gone(locks, type, now))
+        return rc;
+    set_lock(locks->fd, lock->byte, F_UNLCK);
+    return ESTALE;
+}
+
+// Reads the page: how often the list has changed, and until when readers let a writer pass. One
+// call for both, since every hit pays for it.
+static uint64_t look(struct jc_locks *locks)
+{
+    uint8_t bytes[PASS + 8 - CHANGES] = {0};
+    // A file that was cut off gives less than that, or nothing.
+    if (locks->fd >= 0 && pread(locks->fd, bytes, sizeof(bytes), CHANGES) < 0)
+        memset(bytes, 0, sizeof(bytes));
+    atomic_store_explicit(&locks->changes, jc_load_u64(bytes), memory_order_relaxed);
+    return jc_load_u64(bytes + PASS - CHANGES);
+}
+
 // Whether a writer of any process has asked readers to let it pass. Its process may be dead and its
 // clock another one's (a time namespace), so only a time that is near counts.
-static bool must_let_pass(const struct jc_locks *locks, const struct jc_lock *lock, uint64_t now)
+static bool must_let_pass(const struct jc_locks *locks, const struct jc_lock *lock, uint64_t until,
+                          uint64_t now)
 {
-    if (!locks->page || lock != &locks->data)
-        return false;
-    uint64_t until = le64toh(
-        __atomic_load_n((const uint64_t *) (const void *) (locks->page + PASS), __ATOMIC_RELAXED));
-    return until > now && until - now <= PASS_NS;
+    return lock == &locks->data && until > now && until - now <= PASS_NS;
 }
 
 static void ask_to_pass(struct jc_locks *locks, struct jc_lock *lock, uint64_t now, uint64_t *next)
 {
-    uint8_t until[8];
-    if (lock != &locks->data || now < *next)
+    if (lock != &locks->data || locks->fd < 0 || now < *next)
         return;
     *next = now + ASK_NS;
-    jc_store_u64(until, now + PASS_NS);
     // Only a hint: a reader that does not see it costs the writer another try.
-    (void) !pwrite(locks->fd, until, sizeof(until), PASS);
+    write_number(locks, now + PASS_NS, PASS);
 }
 
-// Waits for a thread of this process, or one step for another process. The mutex is held on entry
-// and on return.
+// Waits for a thread of this process, but not longer than until readers are to be asked again, or
+// one step for another process. The mutex is held on entry and on return.
 static void wait_step(struct jc_lock *lock, bool for_thread, uint64_t now, uint64_t deadline,
                       uint64_t *step)
 {
     if (for_thread) {
-        struct timespec until = {.tv_sec = (time_t) (deadline / 1000000000),
-                                 .tv_nsec = (long) (deadline % 1000000000)};
+        uint64_t end = now + ASK_NS < deadline ? now + ASK_NS : deadline;
+        struct timespec until = {.tv_sec = (time_t) (end / 1000000000),
+                                 .tv_nsec = (long) (end % 1000000000)};
         pthread_cond_timedwait(&lock->freed, &lock->mutex, &until);
         return;
     }
@@ -214,16 +265,30 @@ static void wait_step(struct jc_lock *lock, bool for_thread, uint64_t now, uint6
     pthread_mutex_lock(&lock->mutex);
 }
 
+// With the mutex held. 0; EAGAIN: not yet; or an errno.
+static int share(struct jc_locks *locks, struct jc_lock *lock, uint64_t now, bool first)
+{
+    // While a writer is to pass, not even tries may get in its way.
+    if (lock->writer ||
+        (!first && must_let_pass(locks, lock, read_number(locks, PASS), now)))
+        return EAGAIN;
+    int rc = lock->readers > 0 ? 0 : take(locks, lock, F_RDLCK, now);
+    if (rc != 0 || !must_let_pass(locks, lock, look(locks), now))
+        return rc;
+    if (lock->readers == 0)
+        set_lock(locks->fd, lock->byte, F_UNLCK);
+    return EAGAIN;
+}
+
 enum jc_result jc_lock_shared(struct jc_locks *locks, struct jc_lock *lock, uint64_t wait_ns)
 {
     uint64_t now = jc_now_ns();
     uint64_t deadline = now + wait_ns;
     uint64_t step = STEP_MIN_NS;
-    int rc = EAGAIN;
+    int rc;
     pthread_mutex_lock(&lock->mutex);
-    for (;; now = jc_now_ns()) {
-        if (!lock->writer && !must_let_pass(locks, lock, now))
-            rc = lock->readers > 0 ? 0 : set_lock(locks->fd, lock->byte, F_RDLCK);
+    for (bool first = true;; first = false, now = jc_now_ns()) {
+        rc = share(locks, lock, now, first);
         if (rc != EAGAIN || now >= deadline)
             break;
         wait_step(lock, lock->writer, now, deadline, &step);
@@ -231,6 +296,8 @@ enum jc_result jc_lock_shared(struct jc_locks *locks, struct jc_lock *lock, uint
     if (rc == 0)
         lock->readers++;
     pthread_mutex_unlock(&lock->mutex);
+    if (rc != 0)
+        errno = rc;
     return rc == 0 ? JC_OK : rc == EAGAIN ? JC_ERROR_TIMEOUT : JC_ERROR_IO;
 }
 
@@ -245,14 +312,16 @@ enum jc_result jc_lock_exclusive(struct jc_locks *locks, struct jc_lock *lock, u
     for (;; now = jc_now_ns()) {
         bool for_thread = lock->writer || lock->readers > 0;
         if (!for_thread)
-            rc = set_lock(locks->fd, lock->byte, F_WRLCK);
+            rc = take(locks, lock, F_WRLCK, now);
         if (rc != EAGAIN || now >= deadline)
             break;
         ask_to_pass(locks, lock, now, &next_ask);
         wait_step(lock, for_thread, now, deadline, &step);
     }
-    if (rc == 0)
+    if (rc == 0) {
         lock->writer = true;
+        look(locks);
+    }
     pthread_mutex_unlock(&lock->mutex);
     if (rc != 0)
         errno = rc;
@@ -282,26 +351,31 @@ void jc_unlock_exclusive(struct jc_locks *locks, struct jc_lock *lock)
 
 uint64_t jc_locks_changes(const struct jc_locks *locks)
 {
-    if (!locks->page)
-        return 0;
-    // Written with D held exclusively, read with D held: the lock orders the two.
-    return le64toh(__atomic_load_n((const uint64_t *) (const void *) (locks->page + CHANGES),
-                                   __ATOMIC_RELAXED));
+    return atomic_load_explicit(&locks->changes, memory_order_relaxed);
 }
 
 enum jc_result jc_locks_changed(struct jc_locks *locks)
 {
-    uint8_t changes[8];
-    jc_store_u64(changes, jc_locks_changes(locks) + 1);
-    ssize_t written = pwrite(locks->fd, changes, sizeof(changes), CHANGES);
-    return written == (ssize_t) sizeof(changes) ? JC_OK : JC_ERROR_IO;
+    uint64_t changes = jc_locks_changes(locks) + 1;
+    enum jc_result result = write_number(locks, changes, CHANGES);
+    if (result == JC_OK)
+        atomic_store_explicit(&locks->changes, changes, memory_order_relaxed);
+    return result;
+}
+
+uint64_t jc_locks_clears(const struct jc_locks *locks)
+{
+    return read_number(locks, CLEARS);
+}
+
+enum jc_result jc_locks_cleared(struct jc_locks *locks)
+{
+    return write_number(locks, read_number(locks, CLEARS) + 1, CLEARS);
 }
 
 void jc_locks_boot(const struct jc_locks *locks, uint8_t boot[16])
 {
-    if (locks->page)
-        memcpy(boot, locks->page + BOOT, 16);
-    else
+    if (locks->fd < 0 || pread(locks->fd, boot, 16, BOOT) != 16)
         memset(boot, 0, 16);
 }
 

@@ -11,11 +11,15 @@
 // descriptor, so each lock is a gate for the threads of one handle as well. They cannot time out
 // either: waiting is trying again, in steps of 20 us to 1 ms, until a deadline. A holder that was
 // stopped hangs nobody.
+//
+// Should somebody unlink the file after all, the next process makes another, and a lock on the old
+// one keeps nobody out. So whoever takes a lock looks whether its file is still there.
 
 #ifndef JC_LOCK_H
 #define JC_LOCK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <jitcache/result.h>
@@ -29,9 +33,10 @@ struct jc_lock {
 };
 
 struct jc_locks {
-    int fd;              // -1: there is nothing to lock, since nobody can write
-    bool writable;       // exclusive locks can be had
-    const uint8_t *page; // the mapped start of the file; NULL while there is none
+    int fd;        // -1: there is nothing to lock, since nobody can write
+    bool writable; // exclusive locks can be had
+    atomic_uint_fast64_t seen_ns; // when the file was last known to be in its folder
+    atomic_uint_fast64_t changes; // read with each lock, and so current for who holds one
     struct jc_lock write; // W
     struct jc_lock data;  // D
 };
@@ -45,30 +50,40 @@ struct jc_locks {
 void jc_locks_init(struct jc_locks *locks);
 void jc_locks_finish(struct jc_locks *locks);
 
-// Takes over `fd`, the open lock file, and maps its page, writing it first if it is new: that needs
-// W, for up to `wait_ns`. On failure errno says why; ETIMEDOUT: W was not had; ENODATA: the file
+// Takes over `fd`, the open lock file, and writes its page if it is new: that needs W, for up to
+// `wait_ns`. On failure errno says why; ETIMEDOUT: W was not had; ENODATA: the file
 // has no page and cannot be written.
 enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint64_t wait_ns);
 
 // In the child of a fork. Closes the descriptor, which leaves the parent's locks as they are,
-// where an unlock would take them away. What it had mapped is not mapped in the child.
+// where an unlock would take them away.
 void jc_locks_forked(struct jc_locks *locks);
+
+// Gives `locks` the file of `fresh`, and that the one of `locks`. False, and nothing changed, as
+// long as any of `locks` is held.
+bool jc_locks_swap(struct jc_locks *locks, struct jc_locks *fresh);
 
 // Around a fork, so that the child finds none of the mutexes locked.
 void jc_locks_pause(struct jc_locks *locks);
 void jc_locks_resume(struct jc_locks *locks);
 
-// Each waits `wait_ns` at most. JC_ERROR_TIMEOUT: another holds it. JC_ERROR_IO: cannot be locked.
+// Each waits `wait_ns` at most. JC_ERROR_TIMEOUT: another holds it. JC_ERROR_IO: cannot be locked,
+// and errno says why; ESTALE: the file is no longer in its folder.
 enum jc_result jc_lock_shared(struct jc_locks *locks, struct jc_lock *lock, uint64_t wait_ns);
 enum jc_result jc_lock_exclusive(struct jc_locks *locks, struct jc_lock *lock, uint64_t wait_ns);
 void jc_unlock_shared(struct jc_locks *locks, struct jc_lock *lock);
 void jc_unlock_exclusive(struct jc_locks *locks, struct jc_lock *lock);
 
-// How often the list of segments has changed. Whoever holds D reads a number that stays.
+// How often the list of segments has changed. Whoever holds D or W reads a number that stays.
 uint64_t jc_locks_changes(const struct jc_locks *locks);
 
 // Says that the list has changed. With W and D.
 enum jc_result jc_locks_changed(struct jc_locks *locks);
+
+// How often all segments were cleared away, and one more. The first with W or D, the second with
+// both.
+uint64_t jc_locks_clears(const struct jc_locks *locks);
+enum jc_result jc_locks_cleared(struct jc_locks *locks);
 
 // The boot of this machine in which the segments were last known to be whole. The second with W.
 void jc_locks_boot(const struct jc_locks *locks, uint8_t boot[16]);

@@ -57,31 +57,25 @@ static bool is_root(const uint8_t *page, size_t root_at, size_t depth_at, uint64
     return (root == UINT64_MAX || root <= last_page) && jc_load_u16(page + depth_at) <= MAX_DEPTH;
 }
 
-static bool read_at(int fd, void *to, size_t size, uint64_t offset, enum jc_result *result)
+// What the disk cannot give is as good as damaged.
+static bool read_at(int fd, void *to, size_t size, uint64_t offset)
 {
-    ssize_t got = pread(fd, to, size, (off_t) offset);
-    *result = got < 0 ? JC_ERROR_IO : JC_ERROR_CORRUPT;
-    return got == (ssize_t) size;
+    return pread(fd, to, size, (off_t) offset) == (ssize_t) size;
 }
 
 enum jc_result jc_meta_read(int fd, struct jc_meta *meta)
 {
     uint8_t first[META_BYTES], second[META_BYTES];
-    enum jc_result result;
     struct stat stat;
-    if (fstat(fd, &stat) != 0)
-        return JC_ERROR_IO;
-    if (!read_at(fd, first, sizeof(first), 0, &result))
-        return result;
+    if (fstat(fd, &stat) != 0 || !read_at(fd, first, sizeof(first), 0))
+        return JC_ERROR_CORRUPT;
     if (jc_load_u32(first + MAGIC) == 0xBEEFC0DE && jc_load_u32(first + VERSION) != 1)
         return JC_ERROR_UNSUPPORTED;
     if (!is_meta(first))
         return JC_ERROR_CORRUPT;
     uint32_t page_size = jc_load_u32(first + PAGE_SIZE);
-    if (!read_at(fd, second, sizeof(second), page_size, &result))
-        return result;
-    if (!is_meta(second) || jc_load_u32(second + VERSION) != 1 ||
-        jc_load_u32(second + PAGE_SIZE) != page_size)
+    if (!read_at(fd, second, sizeof(second), page_size) || !is_meta(second) ||
+        jc_load_u32(second + VERSION) != 1 || jc_load_u32(second + PAGE_SIZE) != page_size)
         return JC_ERROR_CORRUPT;
 
     bool newer = jc_load_u64(second + TRANSACTION) > jc_load_u64(first + TRANSACTION);

@@ -12,7 +12,7 @@ struct jc_meta {
 };
 
 // JC_ERROR_CORRUPT: not a file that LMDB could use without harm to this process.
-// JC_ERROR_UNSUPPORTED: of another version of LMDB. JC_ERROR_IO: cannot be read.
+// JC_ERROR_UNSUPPORTED: of another version of LMDB.
 enum jc_result jc_meta_read(int fd, struct jc_meta *meta);
 
 #endif

@@ -34,6 +34,13 @@ enum jc_result jc_record_shift(const uint8_t header[JC_RECORD_HEADER_BYTES], siz
 // caller, who knows it. JC_ERROR_CORRUPT: not a record, or not as it was written.
 enum jc_result jc_record_decode(const uint8_t *bytes, size_t size, struct jc_record *record);
 
+// Whether a record is to be forgotten. One from the future, too: the clock went back, so nobody
+// knows how old it is, and it would outlive its time by as much.
+static inline bool jc_has_expired(uint64_t created_ms, uint64_t expires_ms, uint64_t now_ms)
+{
+    return expires_ms != 0 && (expires_ms <= now_ms || created_ms > now_ms);
+}
+
 // The index entry of a record in its encoded form.
 void jc_index_encode(uint8_t entry[JC_INDEX_BYTES], const uint8_t *record, size_t size);
 

@@ -149,7 +149,7 @@ static bool is_live(const uint8_t *bytes, size_t size)
 {
     struct jc_record record;
     return jc_record_decode(bytes, size, &record) == JC_OK &&
-           (record.expires_ms == 0 || record.expires_ms > jc_now_unix_ms());
+           !jc_has_expired(record.created_ms, record.expires_ms, jc_now_unix_ms());
 }
 
 static void copy_record(struct copy *copy, struct jc_segment *from,
@@ -162,7 +162,7 @@ static void copy_record(struct copy *copy, struct jc_segment *from,
         return;
     if (size + 4096 <= copy->room && is_live(block + shift, size)) {
         if (!copy->txn)
-            copy->rc = mdb_txn_begin(copy->writer->env, NULL, 0, &copy->txn);
+            copy->rc = jc_writer_begin(copy->writer, &copy->txn);
         if (copy->rc == 0)
             copy->rc = jc_writer_put(copy->txn, copy->writer, key, block + shift, size);
         copy->room -= size + 4096;
@@ -173,28 +173,53 @@ static void copy_record(struct copy *copy, struct jc_segment *from,
     free(block);
 }
 
-static unsigned take_wanted(struct jc_cache *cache, struct jc_wanted wanted[JC_MAX_WANTED])
+// What was wanted at some moment: taken from the cache, and given back if it could not be copied.
+struct wanted {
+    struct jc_wanted wanted[JC_MAX_WANTED];
+    unsigned count;
+};
+
+static void take_wanted(struct jc_cache *cache, struct wanted *taken)
 {
     pthread_mutex_lock(&cache->mutex);
-    unsigned count = cache->num_wanted;
-    memcpy(wanted, cache->wanted, count * sizeof(*wanted));
+    taken->count = cache->num_wanted;
+    memcpy(taken->wanted, cache->wanted, taken->count * sizeof(*taken->wanted));
     cache->num_wanted = 0;
+    cache->full_number = 0;
     pthread_mutex_unlock(&cache->mutex);
-    return count;
 }
 
-static void copy_wanted(struct copy *copy)
+static void drop_wanted(struct wanted *taken)
 {
-    struct jc_wanted wanted[JC_MAX_WANTED];
-    unsigned count = take_wanted(copy->cache, wanted);
-    for (unsigned i = 0; i < count; i++) {
-        copy_record(copy, wanted[i].segment, wanted[i].key);
-        jc_segment_unref(wanted[i].segment);
+    for (unsigned i = 0; i < taken->count; i++)
+        jc_segment_unref(taken->wanted[i].segment);
+    taken->count = 0;
+}
+
+// Until segment `full_number`, which has no room for them, is not the newest any more.
+static void give_wanted_back(struct jc_cache *cache, struct wanted *taken, unsigned full_number)
+{
+    pthread_mutex_lock(&cache->mutex);
+    while (taken->count > 0 && cache->num_wanted < JC_MAX_WANTED)
+        cache->wanted[cache->num_wanted++] = taken->wanted[--taken->count];
+    cache->full_number = full_number;
+    pthread_mutex_unlock(&cache->mutex);
+    drop_wanted(taken);
+}
+
+static void copy_wanted(struct copy *copy, const struct wanted *taken)
+{
+    // What was hit before all was cleared away is not to come back.
+    uint64_t clears = jc_locks_clears(&copy->cache->locks);
+    for (unsigned i = 0; i < taken->count; i++) {
+        if (taken->wanted[i].clears == clears)
+            copy_record(copy, taken->wanted[i].segment, taken->wanted[i].key);
     }
 }
 
-// Calls `each` for every index entry of a segment, from `kind` on until it answers false.
-static void each_entry(struct jc_segment *segment, enum jc_record_kind kind,
+// Calls `each` for every index entry of a segment, from `kind` on until it answers false. False:
+// not all could be read.
+static bool each_entry(struct jc_segment *segment, enum jc_record_kind kind,
                        bool (*each)(void *user, const struct jc_cache_entry *entry), void *user)
 {
     struct jc_cache_entry entries[64];
@@ -204,13 +229,17 @@ static void each_entry(struct jc_segment *segment, enum jc_record_kind kind,
     uint8_t after[JC_STORED_KEY_BYTES];
     size_t count;
     jc_stored_key(after, (enum jc_record_kind) (kind - 1), &highest);
-    while ((count = jc_segment_entries(segment, after, entries, 64)) > 0) {
+    do {
+        if (jc_segment_entries(segment, after, entries, 64, &count) != JC_OK)
+            return false;
         for (size_t i = 0; i < count; i++) {
             if (!each(user, &entries[i]))
-                return;
+                return true;
         }
-        jc_stored_key(after, entries[count - 1].kind, &entries[count - 1].key);
-    }
+        if (count > 0)
+            jc_stored_key(after, entries[count - 1].kind, &entries[count - 1].key);
+    } while (count > 0);
+    return true;
 }
 
 struct groups {
@@ -275,7 +304,8 @@ static void copy_all_pinned(struct copy *copy, struct jc_segment *from)
 {
     struct groups groups = {0};
     for (unsigned i = 0; i < copy->num_staying; i++)
-        each_entry(copy->list->segments[i], JC_RECORD_VARIANT, add_group, &groups);
+        groups.failed |=
+            !each_entry(copy->list->segments[i], JC_RECORD_VARIANT, add_group, &groups);
     if (groups.count > 0)
         qsort(groups.groups, groups.count, sizeof(*groups.groups), compare_groups);
     struct pinned pinned = {.copy = copy, .from = from, .groups = &groups};
@@ -286,6 +316,7 @@ static void copy_all_pinned(struct copy *copy, struct jc_segment *from)
 void jc_rotation_want(struct jc_cache *cache, struct jc_segment *segment,
                       const uint8_t key[JC_STORED_KEY_BYTES])
 {
+    uint64_t clears = jc_locks_clears(&cache->locks);
     pthread_mutex_lock(&cache->mutex);
     bool known = cache->num_wanted == JC_MAX_WANTED;
     for (unsigned i = 0; i < cache->num_wanted && !known; i++)
@@ -294,6 +325,7 @@ void jc_rotation_want(struct jc_cache *cache, struct jc_segment *segment,
         struct jc_wanted *wanted = &cache->wanted[cache->num_wanted++];
         memcpy(wanted->key, key, JC_STORED_KEY_BYTES);
         wanted->segment = jc_segment_ref(segment);
+        wanted->clears = clears;
     }
     pthread_mutex_unlock(&cache->mutex);
 }
@@ -306,17 +338,20 @@ int jc_rotation_mark(struct jc_cache *cache, uint64_t deadline_ns)
     return jc_writer_mark(&cache->writer, &cache->locks, cache->boot, deadline_ns);
 }
 
-static bool has_wanted(struct jc_cache *cache)
+bool jc_rotation_is_wanting(struct jc_cache *cache)
 {
     pthread_mutex_lock(&cache->mutex);
-    bool has = cache->num_wanted > 0;
+    const struct jc_list *list = cache->list;
+    bool full = list && list->num_writable > 0 && list->segments[0]->number == cache->full_number;
+    bool is = cache->num_wanted > 0 && !full;
     pthread_mutex_unlock(&cache->mutex);
-    return has;
+    return is;
 }
 
 void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint64_t deadline_ns)
 {
-    if (!has_wanted(cache) || jc_rotation_mark(cache, deadline_ns) != 0)
+    struct wanted taken;
+    if (!jc_rotation_is_wanting(cache) || jc_rotation_mark(cache, deadline_ns) != 0)
         return;
     // The oldest is where the records are, so it is not among those that stay.
     bool full = list->num_writable == JC_MAX_SEGMENTS;
@@ -325,19 +360,24 @@ void jc_rotation_keep_wanted(struct jc_cache *cache, struct jc_list *list, uint6
         .list = list,
         .num_staying = full ? list->num_writable - 1 : list->num_writable,
         .writer = &cache->writer,
-        .room = BATCH_BYTES,
+        .room = cache->segment_bytes,
         .deadline_ns = jc_now_ns() + COPY_NS,
         .locks = &cache->locks,
         .commit_deadline_ns = deadline_ns,
     };
-    copy_wanted(&copy);
+    take_wanted(cache, &taken);
+    copy_wanted(&copy, &taken);
     commit_copies(&copy);
+    if (copy.rc != 0 && jc_writer_failure(copy.rc) == JC_WRITER_FULL)
+        give_wanted_back(cache, &taken, cache->writer.number);
+    drop_wanted(&taken);
 }
 
 // --- the list
 
 static void copy_survivors(struct jc_cache *cache, const struct jc_list *list,
-                           const struct jc_writer *writer, size_t incoming)
+                           const struct jc_writer *writer, const struct wanted *taken,
+                           size_t incoming)
 {
     // Half of the new segment at most, or the next rotation would come at once.
     size_t free_bytes = cache->segment_bytes - incoming - JC_TREE_BYTES;
@@ -350,63 +390,61 @@ static void copy_survivors(struct jc_cache *cache, const struct jc_list *list,
         .room = free_bytes < half ? free_bytes : half,
         .deadline_ns = jc_now_ns() + COPY_NS,
     };
-    copy_wanted(&copy);
+    copy_wanted(&copy, taken);
     copy_all_pinned(&copy, list->segments[list->num_writable - 1]);
     commit_copies(&copy);
 }
 
 // The segments beyond the newest three go, those included that a killed process left.
-static int rename_oldest(struct jc_cache *cache, unsigned newest)
+static int rename_oldest(struct jc_cache *cache, const unsigned *numbers, unsigned count)
 {
-    unsigned *numbers;
-    unsigned count;
-    unsigned kept = 0;
     int rc = 0;
-    if (jc_list_numbers(&cache->folder, &numbers, &count) != JC_OK)
-        return ENOMEM;
-    for (unsigned i = 0; i < count && rc == 0; i++) {
-        if (numbers[i] == newest || ++kept < JC_MAX_SEGMENTS)
-            continue;
+    for (unsigned i = JC_MAX_SEGMENTS - 1; i < count && rc == 0; i++) {
         rc = rename_segment(cache, numbers[i], ".dead");
         cache->dead_files = true;
     }
-    free(numbers);
     return rc;
 }
 
-static unsigned next_number(const struct jc_cache *cache, const struct jc_list *list)
+// With D. `numbers` are those of the segments there are.
+static int publish(struct jc_cache *cache, unsigned number, const unsigned *numbers, unsigned count)
 {
-    unsigned *numbers;
-    unsigned count;
-    unsigned highest = list->num_writable > 0 ? list->segments[0]->number : 0;
-    // A segment that is in the folder and cannot be read is not in the list.
-    if (jc_list_numbers(&cache->folder, &numbers, &count) == JC_OK && count > 0 &&
-        numbers[0] > highest)
-        highest = numbers[0];
-    free(numbers);
-    return highest + 1;
+    char new_name[JC_SEGMENT_NAME_SIZE], name[JC_SEGMENT_NAME_SIZE];
+    int dir = cache->folder.fd;
+    jc_writer_new_name(new_name, number);
+    jc_segment_name(name, number);
+    if (renameat(dir, new_name, dir, name) != 0)
+        return errno;
+    // It is there, whatever becomes of the oldest, which the next rotation finds again.
+    rename_oldest(cache, numbers, count);
+    return 0;
 }
 
 int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incoming,
                      uint64_t deadline_ns)
 {
-    char new_name[JC_SEGMENT_NAME_SIZE], name[JC_SEGMENT_NAME_SIZE];
+    char new_name[JC_SEGMENT_NAME_SIZE];
     struct jc_writer next;
-    unsigned number = next_number(cache, list);
-    int dir = cache->folder.fd;
-    // It has a name of its own until it is whole, so nobody sees it being made.
-    int rc = jc_writer_create(&next, &cache->folder, number, cache->segment_bytes, cache->boot);
+    struct wanted taken = {.count = 0};
+    unsigned *numbers;
+    unsigned count;
+    // Not those of the list: a segment that is in the folder and cannot be read is not in it.
+    int rc = jc_list_numbers(&cache->folder, &numbers, &count);
     if (rc != 0)
         return rc;
-    if (list->num_writable == JC_MAX_SEGMENTS)
-        copy_survivors(cache, list, &next, incoming);
-
-    jc_writer_new_name(new_name, number);
-    jc_segment_name(name, number);
+    unsigned number = count > 0 ? numbers[0] + 1 : 1;
+    // It has a name of its own until it is whole, so nobody sees it being made.
+    rc = jc_writer_create(&next, &cache->folder, number, cache->segment_bytes, cache->boot);
+    if (rc != 0)
+        goto free_numbers;
+    if (list->num_writable == JC_MAX_SEGMENTS) {
+        take_wanted(cache, &taken);
+        copy_survivors(cache, list, &next, &taken, incoming);
+    }
     rc = begin_change(cache, deadline_ns);
     if (rc != 0)
         goto unlink_new;
-    rc = renameat(dir, new_name, dir, name) == 0 ? rename_oldest(cache, number) : errno;
+    rc = publish(cache, number, numbers, count);
     end_change(cache);
     if (rc != 0)
         goto unlink_new;
@@ -414,11 +452,17 @@ int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incomi
         jc_count(&cache->counters.rotations);
     jc_writer_close(&cache->writer);
     cache->writer = next;
+    drop_wanted(&taken);
+    free(numbers);
     return 0;
 
 unlink_new:
-    unlinkat(dir, new_name, 0);
+    jc_writer_new_name(new_name, number);
+    unlinkat(cache->folder.fd, new_name, 0);
     jc_writer_close(&next);
+    give_wanted_back(cache, &taken, 0);
+free_numbers:
+    free(numbers);
     return rc;
 }
 
@@ -426,11 +470,13 @@ int jc_rotation_clear(struct jc_cache *cache, uint64_t deadline_ns)
 {
     unsigned *numbers;
     unsigned count;
-    if (jc_list_numbers(&cache->folder, &numbers, &count) != JC_OK)
-        return ENOMEM;
-    int rc = begin_change(cache, deadline_ns);
+    int rc = jc_list_numbers(&cache->folder, &numbers, &count);
+    if (rc != 0)
+        return rc;
+    rc = begin_change(cache, deadline_ns);
     if (rc != 0)
         goto free_numbers;
+    rc = jc_locks_cleared(&cache->locks) == JC_OK ? 0 : EIO;
     for (unsigned i = 0; i < count && rc == 0; i++)
         rc = rename_segment(cache, numbers[i], ".dead");
     end_change(cache);
@@ -473,10 +519,7 @@ int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns)
                  "will be made again", name, name, cache->folder.path);
     }
     end_change(cache);
-    if (rc == 0) {
-        pthread_mutex_lock(&cache->mutex);
-        cache->num_bad = 0;
-        pthread_mutex_unlock(&cache->mutex);
-    }
+    if (rc == 0)
+        jc_list_forget_bad(cache);
     return rc;
 }

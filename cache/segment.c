@@ -98,6 +98,25 @@ const uint8_t *jc_segment_map(const void *small_value, const struct jc_meta *met
     return number <= meta->last_page ? (const uint8_t *) (page - number * meta->page_size) : NULL;
 }
 
+enum jc_result jc_segment_result(int error)
+{
+    switch (error) {
+    case 0:
+        return JC_OK;
+    case ENOENT:
+        return JC_ERROR_NOT_FOUND;
+    case ENOMEM:
+        return JC_ERROR_LIMIT;
+    case EMFILE:
+    case ENFILE:
+        return JC_ERROR_IO;
+    case EIO:
+        return JC_ERROR_CORRUPT;
+    default:
+        return error < 0 ? JC_ERROR_CORRUPT : JC_ERROR_UNSUPPORTED;
+    }
+}
+
 static enum jc_result open_env(struct jc_segment *segment, const char *path,
                                const struct jc_meta *meta)
 {
@@ -126,7 +145,7 @@ static enum jc_result open_env(struct jc_segment *segment, const char *path,
         if (rc != ENOMEM)
             break;
     }
-    return rc == ENOMEM ? JC_ERROR_LIMIT : rc == ENOENT ? JC_ERROR_NOT_FOUND : JC_ERROR_CORRUPT;
+    return jc_segment_result(rc);
 }
 
 static enum jc_result open_databases(struct jc_segment *segment, const struct jc_meta *meta)
@@ -139,9 +158,14 @@ static enum jc_result open_databases(struct jc_segment *segment, const struct jc
     int rc = mdb_txn_begin(segment->env, NULL, MDB_RDONLY, &txn);
     if (rc != 0)
         return rc == ENOMEM ? JC_ERROR_OUT_OF_MEMORY : JC_ERROR_CORRUPT;
-    if (mdb_dbi_open(txn, NULL, 0, &segment->records) != 0 ||
-        mdb_dbi_open(txn, JC_SEGMENT_INDEX, 0, &segment->index) != 0 ||
-        mdb_get(txn, segment->records, &key, &value) != 0)
+    rc = mdb_dbi_open(txn, NULL, 0, &segment->records);
+    if (rc == 0)
+        rc = mdb_dbi_open(txn, JC_SEGMENT_INDEX, 0, &segment->index);
+    if (rc == 0)
+        rc = mdb_get(txn, segment->records, &key, &value);
+    if (rc == ENOMEM)
+        result = JC_ERROR_OUT_OF_MEMORY;
+    if (rc != 0)
         goto abort;
     result = jc_segment_header_decode(value.mv_data, value.mv_size, segment->boot, &created_ms);
     if (result != JC_OK)
@@ -223,21 +247,27 @@ static void set_condition(struct jc_segment *segment, enum jc_segment_condition 
     atomic_store_explicit(&segment->condition, condition, memory_order_relaxed);
 }
 
+bool jc_segment_is_long_enough(MDB_env *env, int fd, uint32_t page_size, uint64_t *file_bytes)
+{
+    struct stat stat;
+    MDB_envinfo info;
+    if (fstat(fd, &stat) != 0 || stat.st_size < 2 * (off_t) page_size ||
+        mdb_env_info(env, &info) != 0 || info.me_last_pgno >= (uint64_t) stat.st_size / page_size)
+        return false;
+    *file_bytes = (uint64_t) stat.st_size;
+    return true;
+}
+
 // LMDB follows page numbers into its map without looking where the file ends, which is SIGBUS in a
 // file that something has cut off. So before each transaction: is all that is in use still there?
 static enum jc_result begin(struct jc_segment *segment, uint64_t *file_bytes, MDB_txn **txn)
 {
-    struct stat stat;
-    MDB_envinfo info;
     if (atomic_load_explicit(&segment->condition, memory_order_relaxed) != JC_SEGMENT_GOOD)
         return JC_ERROR_NOT_FOUND;
-    if (fstat(segment->fd, &stat) != 0 || stat.st_size < 2 * (off_t) segment->page_size ||
-        mdb_env_info(segment->env, &info) != 0 ||
-        info.me_last_pgno >= (uint64_t) stat.st_size / segment->page_size) {
+    if (!jc_segment_is_long_enough(segment->env, segment->fd, segment->page_size, file_bytes)) {
         set_condition(segment, JC_SEGMENT_BAD);
         return JC_ERROR_NOT_FOUND;
     }
-    *file_bytes = (uint64_t) stat.st_size;
     int rc = mdb_txn_begin(segment->env, NULL, MDB_RDONLY, txn);
     if (rc == 0)
         return JC_OK;
@@ -295,37 +325,56 @@ enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_
     return result;
 }
 
-size_t jc_segment_entries(struct jc_segment *segment, const uint8_t *after,
-                          struct jc_cache_entry *entries, size_t max)
+// In a damaged tree the keys may go in circles, and who follows them would, too.
+static bool is_after(const MDB_val *key, const uint8_t *before)
 {
-    MDB_txn *txn;
-    MDB_cursor *cursor;
+    return key->mv_size == JC_STORED_KEY_BYTES &&
+           (!before || memcmp(key->mv_data, before, JC_STORED_KEY_BYTES) > 0);
+}
+
+static int read_entries(struct jc_segment *segment, MDB_cursor *cursor, const uint8_t *after,
+                        struct jc_cache_entry *entries, size_t max, size_t *count)
+{
     MDB_val key = {JC_STORED_KEY_BYTES, (void *) (uintptr_t) after};
     MDB_val value;
-    uint64_t file_bytes;
-    size_t count = 0;
-    if (begin(segment, &file_bytes, &txn) != JC_OK)
-        return 0;
-    if (mdb_cursor_open(txn, segment->index, &cursor) != 0)
-        goto abort;
+    uint8_t before[JC_STORED_KEY_BYTES];
     int rc = mdb_cursor_get(cursor, &key, &value, after ? MDB_SET_RANGE : MDB_FIRST);
     if (rc == 0 && after && key.mv_size == JC_STORED_KEY_BYTES &&
         memcmp(key.mv_data, after, JC_STORED_KEY_BYTES) == 0)
         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-    for (; rc == 0 && count < max; rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
-        if (jc_index_decode(key.mv_data, key.mv_size, value.mv_data, value.mv_size,
-                            &entries[count]) != JC_OK) {
-            rc = MDB_CORRUPTED;
-            break;
-        }
-        entries[count++].segment = segment->number;
+    for (; rc == 0 && *count < max; rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (!is_after(&key, after) ||
+            jc_index_decode(key.mv_data, key.mv_size, value.mv_data, value.mv_size,
+                            &entries[*count]) != JC_OK)
+            return MDB_CORRUPTED;
+        entries[(*count)++].segment = segment->number;
+        memcpy(before, key.mv_data, sizeof(before));
+        after = before;
     }
-    if (rc != 0 && rc != MDB_NOTFOUND)
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+enum jc_result jc_segment_entries(struct jc_segment *segment, const uint8_t *after,
+                                  struct jc_cache_entry *entries, size_t max, size_t *count)
+{
+    MDB_txn *txn;
+    MDB_cursor *cursor;
+    uint64_t file_bytes;
+    *count = 0;
+    enum jc_result result = begin(segment, &file_bytes, &txn);
+    if (result != JC_OK)
+        return result == JC_ERROR_OUT_OF_MEMORY ? result : JC_OK;
+    int rc = mdb_cursor_open(txn, segment->index, &cursor);
+    if (rc == 0) {
+        rc = read_entries(segment, cursor, after, entries, max, count);
+        mdb_cursor_close(cursor);
+    }
+    if (rc == ENOMEM)
+        result = JC_ERROR_OUT_OF_MEMORY;
+    else if (rc != 0)
         set_condition(segment, JC_SEGMENT_BAD);
-    mdb_cursor_close(cursor);
-abort:
     mdb_txn_abort(txn);
-    return count;
+    return result;
 }
 
 uint64_t jc_segment_bytes(const struct jc_segment *segment)
@@ -337,12 +386,14 @@ uint64_t jc_segment_bytes(const struct jc_segment *segment)
 // The next key of the main database that is a record's, and not the header's or the index's.
 static int next_record(MDB_cursor *cursor, MDB_val *key, MDB_val *value)
 {
-    int rc;
-    do {
-        rc = mdb_cursor_get(cursor, key, value, MDB_NEXT);
-    } while (rc == 0 && (key->mv_size != JC_STORED_KEY_BYTES ||
-                         ((const uint8_t *) key->mv_data)[0] == 0));
-    return rc;
+    // These are two, so more of them are a tree in a circle.
+    for (unsigned others = 0; others < 3; others++) {
+        int rc = mdb_cursor_get(cursor, key, value, MDB_NEXT);
+        if (rc != 0 || (key->mv_size == JC_STORED_KEY_BYTES &&
+                        ((const uint8_t *) key->mv_data)[0] != 0))
+            return rc;
+    }
+    return MDB_CORRUPTED;
 }
 
 bool jc_segment_walk(struct jc_segment *segment)
@@ -350,6 +401,7 @@ bool jc_segment_walk(struct jc_segment *segment)
     MDB_txn *txn;
     MDB_cursor *records = NULL, *index = NULL;
     uint64_t file_bytes;
+    uint8_t before[JC_STORED_KEY_BYTES] = {0}; // the header's key, the lowest
     bool good = false;
     if (begin(segment, &file_bytes, &txn) != JC_OK)
         return false;
@@ -362,8 +414,9 @@ bool jc_segment_walk(struct jc_segment *segment)
         int rc = next_record(records, &key, &value);
         int index_rc = mdb_cursor_get(index, &index_key, &index_value, MDB_NEXT);
         good = rc == MDB_NOTFOUND && index_rc == MDB_NOTFOUND;
-        if (rc != 0 || index_rc != 0)
+        if (rc != 0 || index_rc != 0 || !is_after(&key, before))
             break;
+        memcpy(before, key.mv_data, sizeof(before));
         uintptr_t offset = (uintptr_t) value.mv_data - (uintptr_t) segment->map;
         if (jc_index_decode(index_key.mv_data, index_key.mv_size, index_value.mv_data,
                             index_value.mv_size, &entry) != JC_OK ||

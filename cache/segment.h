@@ -52,11 +52,16 @@ extern const uint8_t jc_segment_header_key[JC_STORED_KEY_BYTES];
 
 // Opens the file `fd`, which is at `path`; takes `fd` over. With D held, shared or not, unless
 // nobody can write the file. JC_ERROR_CORRUPT: damaged. JC_ERROR_NOT_FOUND: no longer at `path`.
-// JC_ERROR_LIMIT: no address space. JC_ERROR_UNSUPPORTED: of a kind this process cannot read.
+// JC_ERROR_LIMIT: no address space. JC_ERROR_UNSUPPORTED: of a kind this process cannot read, or
+// may not. JC_ERROR_IO: short of descriptors.
 enum jc_result jc_segment_open(int fd, const char *path, unsigned number, bool base,
                                struct jc_segment **segment);
 struct jc_segment *jc_segment_ref(struct jc_segment *segment);
 void jc_segment_unref(struct jc_segment *segment);
+
+// What an error that came with opening a segment, an errno or one of LMDB's, says about the file.
+// What this process lacks says nothing.
+enum jc_result jc_segment_result(int error);
 
 // Where LMDB mapped the file, worked out from a small value in it. NULL if that cannot be known.
 const uint8_t *jc_segment_map(const void *small_value, const struct jc_meta *meta);
@@ -69,12 +74,17 @@ enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_
                                uint8_t **block, size_t *shift, size_t *size);
 
 // Reads up to `max` index entries in the order of their keys, those after `after` or from the first
-// if that is NULL. With D held. Returns how many; 0 at the end, or if the segment is not good.
-size_t jc_segment_entries(struct jc_segment *segment, const uint8_t *after,
-                          struct jc_cache_entry *entries, size_t max);
+// if that is NULL. With D held. `*count` is how many; 0 at the end, or if the segment is not good.
+// JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_segment_entries(struct jc_segment *segment, const uint8_t *after,
+                                  struct jc_cache_entry *entries, size_t max, size_t *count);
 
 // The bytes of the file.
 uint64_t jc_segment_bytes(const struct jc_segment *segment);
+
+// Whether the file that LMDB has open is long enough for all that its meta pages say is in use:
+// beyond its end lies SIGBUS. With D or W held.
+bool jc_segment_is_long_enough(MDB_env *env, int fd, uint32_t page_size, uint64_t *file_bytes);
 
 // Walks both trees from end to end and compares them. It may crash on a damaged file: for a child
 // process.

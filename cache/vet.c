@@ -146,9 +146,9 @@ enum jc_result jc_vet(struct jc_cache *cache)
     unsigned count;
     if (jc_vetted(cache))
         return JC_OK;
-    enum jc_result result = jc_list_numbers(&cache->folder, &numbers, &count);
-    if (result != JC_OK)
-        return result;
+    enum jc_result result = JC_OK;
+    if (jc_list_numbers(&cache->folder, &numbers, &count) != 0)
+        return JC_ERROR_TIMEOUT;
     for (unsigned i = 0; i < count && result == JC_OK; i++)
         result = vet_segment(cache, numbers[i]);
     free(numbers);

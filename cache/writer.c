@@ -23,13 +23,26 @@ static MDB_val header_key(void)
     return (MDB_val){JC_STORED_KEY_BYTES, (void *) (uintptr_t) jc_segment_header_key};
 }
 
+static int set_up(struct jc_writer *writer, const struct stat *stat)
+{
+    MDB_stat pages;
+    int rc = mdb_env_stat(writer->env, &pages);
+    if (rc != 0)
+        return rc;
+    fcntl(writer->fd, F_SETFD, FD_CLOEXEC);
+    writer->page_size = pages.ms_psize;
+    writer->dev = stat->st_dev;
+    writer->ino = stat->st_ino;
+    return 0;
+}
+
 // Never MDB_WRITEMAP: a full disk would be SIGBUS, and a stray store damage.
 static int open_env(struct jc_writer *writer, const struct jc_folder *folder, const char *name,
                     size_t map_bytes)
 {
     struct stat ours, theirs;
+    struct jc_meta meta;
     char *path = NULL;
-    int env_fd;
     int rc = ENOMEM;
     int fd = jc_folder_file(folder, name, O_RDONLY);
     if (fd < 0)
@@ -38,7 +51,10 @@ static int open_env(struct jc_writer *writer, const struct jc_folder *folder, co
         path = NULL;
         goto close_file;
     }
-    rc = mdb_env_create(&writer->env);
+    // A new one has no pages yet.
+    rc = (uint64_t) ours.st_size > map_bytes ? MDB_MAP_FULL
+         : ours.st_size > 0 && jc_meta_read(fd, &meta) != JC_OK ? MDB_INVALID
+         : mdb_env_create(&writer->env);
     if (rc != 0)
         goto close_file;
     mdb_env_set_maxdbs(writer->env, 1);
@@ -46,15 +62,13 @@ static int open_env(struct jc_writer *writer, const struct jc_folder *folder, co
     rc = mdb_env_open(writer->env, path, MDB_NOLOCK | MDB_NOSUBDIR | MDB_NOSYNC | MDB_NORDAHEAD,
                       folder->trust_group ? 0660 : 0600);
     if (rc == 0)
-        rc = mdb_env_get_fd(writer->env, &env_fd);
-    if (rc == 0 && (fstat(env_fd, &theirs) != 0 || theirs.st_ino != ours.st_ino ||
+        rc = mdb_env_get_fd(writer->env, &writer->fd);
+    if (rc == 0 && (fstat(writer->fd, &theirs) != 0 || theirs.st_ino != ours.st_ino ||
                     theirs.st_dev != ours.st_dev))
         rc = ENOENT;
-    if (rc == 0) {
-        fcntl(env_fd, F_SETFD, FD_CLOEXEC);
-        writer->dev = ours.st_dev;
-        writer->ino = ours.st_ino;
-    } else {
+    if (rc == 0)
+        rc = set_up(writer, &ours);
+    if (rc != 0) {
         mdb_env_close(writer->env);
         writer->env = NULL;
     }
@@ -93,9 +107,8 @@ static void leave_out_of_core_dumps(MDB_txn *txn, const struct jc_writer *writer
     MDB_envinfo info;
     MDB_val key = header_key();
     MDB_val value;
-    int fd;
-    if (mdb_env_info(writer->env, &info) != 0 || mdb_env_get_fd(writer->env, &fd) != 0 ||
-        jc_meta_read(fd, &meta) != JC_OK || mdb_get(txn, writer->records, &key, &value) != 0)
+    if (mdb_env_info(writer->env, &info) != 0 || jc_meta_read(writer->fd, &meta) != JC_OK ||
+        mdb_get(txn, writer->records, &key, &value) != 0)
         return;
     const uint8_t *map = jc_segment_map(value.mv_data, &meta);
     if (map)
@@ -177,9 +190,18 @@ void jc_writer_close(struct jc_writer *writer)
 void jc_writer_forget(struct jc_writer *writer)
 {
     int fd;
+    // Not the descriptor noted here: the thread may not have come as far as that.
     if (writer->env && mdb_env_get_fd(writer->env, &fd) == 0)
         close(fd);
     *writer = (struct jc_writer){0};
+}
+
+int jc_writer_begin(const struct jc_writer *writer, MDB_txn **txn)
+{
+    uint64_t file_bytes;
+    if (!jc_segment_is_long_enough(writer->env, writer->fd, writer->page_size, &file_bytes))
+        return MDB_CORRUPTED;
+    return mdb_txn_begin(writer->env, NULL, 0, txn);
 }
 
 int jc_writer_put(MDB_txn *txn, const struct jc_writer *writer,
@@ -232,7 +254,7 @@ int jc_writer_mark(struct jc_writer *writer, struct jc_locks *locks, const uint8
     MDB_txn *txn;
     uint8_t marked[16];
     uint64_t created_ms;
-    int rc = mdb_txn_begin(writer->env, NULL, 0, &txn);
+    int rc = jc_writer_begin(writer, &txn);
     if (rc != 0)
         return rc;
     rc = get_header(txn, writer, marked, &created_ms);
@@ -252,7 +274,7 @@ int jc_writer_settle(struct jc_writer *writer, struct jc_locks *locks, uint64_t 
     // Most of it without D, so that readers do not wait for the disk.
     int rc = mdb_env_sync(writer->env, 1);
     if (rc == 0)
-        rc = mdb_txn_begin(writer->env, NULL, 0, &txn);
+        rc = jc_writer_begin(writer, &txn);
     if (rc != 0)
         return rc;
     rc = get_header(txn, writer, marked, &created_ms);
@@ -275,6 +297,10 @@ enum jc_writer_failure jc_writer_failure(int error)
         return JC_WRITER_TIMEOUT;
     case ENOMEM:
         return JC_WRITER_MEMORY;
+    case EMFILE:
+    case ENFILE:
+    case ESTALE:
+        return JC_WRITER_LATER;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
     case MDB_INVALID:

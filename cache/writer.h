@@ -11,15 +11,18 @@
 struct jc_writer {
     MDB_env *env;
     MDB_dbi records, index;
+    int fd; // belongs to env
+    uint32_t page_size;
     unsigned number;
     dev_t dev;
     ino_t ino;
 };
 
-// All of these answer 0, an error of LMDB or an errno; jc_writer_result says what it means.
+// All of these answer 0, an error of LMDB or an errno; jc_writer_failure says what it means.
 // ETIMEDOUT: D was not had until `deadline_ns`.
 
-// Opens segment `number` for writing, `map_bytes` long at most. With W and D.
+// Opens segment `number` for writing, `map_bytes` long at most: MDB_MAP_FULL if it is longer, since
+// a limit on file size, past which a write is a signal, may be behind that. With W and D.
 int jc_writer_open(struct jc_writer *writer, const struct jc_folder *folder, unsigned number,
                    size_t map_bytes);
 
@@ -34,6 +37,9 @@ void jc_writer_close(struct jc_writer *writer);
 // In the child of a fork: gives the environment up. Whatever another thread was doing with it is
 // not to be looked at; only its file is closed.
 void jc_writer_forget(struct jc_writer *writer);
+
+// Begins a transaction, unless something has cut the file off: LMDB would not notice. With W.
+int jc_writer_begin(const struct jc_writer *writer, MDB_txn **txn);
 
 // Stores an encoded record and its index entry, replacing what is there. With W.
 int jc_writer_put(MDB_txn *txn, const struct jc_writer *writer,
@@ -55,6 +61,7 @@ enum jc_writer_failure {
     JC_WRITER_BAD,      // the segment is damaged: set it aside
     JC_WRITER_TIMEOUT,  // D was not had
     JC_WRITER_MEMORY,   // no memory
+    JC_WRITER_LATER,    // no descriptors, or the lock file is gone: may pass
     JC_WRITER_DISK      // full or failing, or no address space: write no more
 };
 enum jc_writer_failure jc_writer_failure(int error);

@@ -194,15 +194,29 @@ static void a_child_neither_releases_nor_keeps_the_lock_of_its_parent(void **sta
     jc_locks_finish(&other);
 }
 
+static uint64_t changes(struct jc_locks *locks)
+{
+    assert_int_equal(jc_lock_shared(locks, &locks->data, 0), JC_OK);
+    uint64_t changes = jc_locks_changes(locks);
+    jc_unlock_shared(locks, &locks->data);
+    return changes;
+}
+
 static void changes_are_seen_through_the_page(void **state)
 {
     (void) state;
     struct jc_locks a, b;
     assert_true(open_locks(&a));
     assert_true(open_locks(&b));
-    uint64_t before = jc_locks_changes(&b);
+    uint64_t before = changes(&b);
+    assert_int_equal(jc_lock_exclusive(&a, &a.data, 0), JC_OK);
     assert_int_equal(jc_locks_changed(&a), JC_OK);
-    assert_int_equal(jc_locks_changes(&b), before + 1);
+    assert_int_equal(jc_locks_changes(&a), before + 1);
+    jc_unlock_exclusive(&a, &a.data);
+    assert_int_equal(changes(&b), before + 1);
+    uint64_t clears = jc_locks_clears(&b);
+    assert_int_equal(jc_locks_cleared(&a), JC_OK);
+    assert_int_equal(jc_locks_clears(&b), clears + 1);
     static const uint8_t boot[16] = "0123456789abcde";
     uint8_t seen[16];
     jc_locks_boot(&b, seen);
@@ -229,7 +243,8 @@ static void a_page_that_is_short_or_garbage_is_written_anew(void **state)
         assert_int_equal(jc_locks_open(&locks, dup(fd), false, 0), JC_ERROR_IO);
         assert_int_equal(errno, ENODATA);
         assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
-        assert_memory_equal(locks.page, "JCLOCKS1", 8);
+        assert_int_equal(pread(fd, garbage, 8, 0), 8);
+        assert_memory_equal(garbage, "JCLOCKS1", 8);
         assert_int_equal(jc_lock_shared(&locks, &locks.data, 0), JC_OK);
         jc_unlock_shared(&locks, &locks.data);
         jc_locks_finish(&locks);
