@@ -110,6 +110,7 @@ static const char *name_state(const struct jc_session *session)
 int jc_session_open(struct jc_session *session, const struct jc_common *common,
                     enum jc_session_use use, const struct jc_context_params *params)
 {
+    bool held = held_log.hold; // then the caller releases
     jc_session_hold();
     enum jc_log_level level = common->verbosity > 1 ? JC_LOG_DEBUG
                               : common->verbosity   ? JC_LOG_INFO
@@ -132,7 +133,8 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
         session->state = name_state(session);
     }
     // That a folder does not exist yet is no news to anybody; a base segment that is not used is.
-    release_lines(status == JC_STATUS_DONE, session->absent ? session->info.reason : "");
+    if (!held || status)
+        release_lines(status == JC_STATUS_DONE, session->absent ? session->info.reason : "");
     return status;
 }
 

@@ -28,7 +28,8 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
                     enum jc_session_use use, const struct jc_context_params *params);
 
 // Between the two, what the library warns of is held back. If the command then ends because of
-// that, its own message tells it, and the warnings are not shown. Opening does this by itself.
+// that, its own message tells it, and the warnings are not shown. Opening does this by itself,
+// unless its caller holds already.
 void jc_session_hold(void);
 void jc_session_release(bool show);
 

@@ -307,6 +307,8 @@ static int show_record(const struct show *show)
 
 static int open_and_show(struct show *show)
 {
+    // Why a part of the cache is not read is told by ls, to which a missing record points.
+    jc_session_hold();
     int status = jc_session_open(&show->session, &show->options.common, JC_SESSION_READ, NULL);
     if (!status)
         status = jc_catalog_read(&show->catalog, show->session.cache);
@@ -324,6 +326,7 @@ static int open_and_show(struct show *show)
         if (!status)
             jc_catalog_tell_damage(&show->catalog);
     }
+    jc_session_release(!status && !show->session.absent);
     jc_record_finish(&show->record);
     jc_catalog_finish(&show->catalog);
     jc_session_close(&show->session);

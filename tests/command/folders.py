@@ -99,6 +99,13 @@ class Folders(harness.Case):
         for words in [[key], [key, "--cubin", "-o", self.folder / "cubin"]]:
             self.assertIn("is damaged", self.complaint("show", *words))
 
+    def test_a_record_behind_a_segment_that_is_not_read_is_told_in_one_message(self):
+        self.fill()
+        segment = next(self.cache.glob("*.mdb"))
+        key = self.json("ls")["records"][0]["key"]
+        segment.chmod(0o666)
+        self.assertIn("jitcache ls lists them", self.complaint("show", key))
+
     def test_damage_is_told_and_repaired_by_prewarm(self):
         self.fill()
         segment = next(self.cache.glob("*.mdb"))
