@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "params.h"
 
 #define DEFAULT_MAX_BYTES (UINT64_C(4) << 30)
 #define LEAST_MAX_BYTES (UINT64_C(16) << 20)
@@ -40,19 +41,10 @@ static void set_state(struct jc_cache *cache, enum jc_cache_state state, const c
 static enum jc_result check_params(const struct jc_cache_params *given,
                                    struct jc_cache_params *params, struct jc_error *error)
 {
-    size_t size = sizeof(*params);
-    *params = (struct jc_cache_params){0};
-    if (given && given->size != 0) {
-        if (given->size < sizeof(given->size))
-            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
-                           "the size in jc_cache_params is %zu; use the macro jc_cache_params()",
-                           given->size);
-        // Written against another version of this header: the fields they share count.
-        if (given->size < size)
-            size = given->size;
-    }
-    if (given)
-        memcpy(params, given, size);
+    enum jc_result result =
+        jc_params_copy(params, sizeof(*params), given, "jc_cache_params", error);
+    if (result != JC_OK)
+        return result;
     if (params->max_bytes == 0)
         params->max_bytes = DEFAULT_MAX_BYTES;
     if (params->max_bytes < LEAST_MAX_BYTES || params->max_bytes > MOST_MAX_BYTES)

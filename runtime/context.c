@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/params.h"
 #include "cache/report.h"
 #include "environment.h"
 #include "runtime/template/template.h"
@@ -47,19 +48,18 @@ static enum jc_result keep_compiler_params(struct jc_context *context,
     return jc_includes_create(&context->includes, error);
 }
 
-enum jc_result jc_context_create(const struct jc_context_params *params, struct jc_context **out,
+enum jc_result jc_context_create(const struct jc_context_params *given, struct jc_context **out,
                                  struct jc_error *error)
 {
-    static const struct jc_context_params defaults;
+    struct jc_context_params params;
     if (!out)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL; pass where to put it");
     *out = NULL;
-    params = params ? params : &defaults;
-    if (params->size != 0 && params->size != sizeof(*params))
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "params.size: %zu, not %zu; compile"
-                       " against the headers of this library", params->size, sizeof(*params));
     struct jc_environment environment;
-    enum jc_result result = jc_environment_read(&environment, error);
+    enum jc_result result =
+        jc_params_copy(&params, sizeof(params), given, "jc_context_params", error);
+    if (result == JC_OK)
+        result = jc_environment_read(&environment, error);
     if (result != JC_OK)
         return result;
 
@@ -67,13 +67,13 @@ enum jc_result jc_context_create(const struct jc_context_params *params, struct 
     if (!context)
         return jc_fail_memory(error);
     pthread_mutex_init(&context->lock, NULL);
-    if (params->log)
-        context->log = *params->log;
+    if (params.log)
+        context->log = *params.log;
     if (environment.has_log)
         context->log.level = environment.log;
-    result = keep_compiler_params(context, params, &environment, error);
+    result = keep_compiler_params(context, &params, &environment, error);
     if (result == JC_OK)
-        result = open_cache(context, params, &environment, error);
+        result = open_cache(context, &params, &environment, error);
     if (result == JC_OK)
         *out = context;
     else

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cache/params.h"
 #include "cache/report.h"
 #include "context.h"
 #include "runtime/compile/diagnosis.h"
@@ -514,11 +515,13 @@ static enum jc_result run(struct prewarm *prewarm)
     return result;
 }
 
-static enum jc_result check_params(const struct jc_prewarm_params *params, struct jc_error *error)
+static enum jc_result check_params(const struct jc_prewarm_params *given,
+                                   struct jc_prewarm_params *params, struct jc_error *error)
 {
-    if (params->size != 0 && params->size != sizeof(*params))
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "params.size: %zu, not %zu; compile"
-                       " against the headers of this library", params->size, sizeof(*params));
+    enum jc_result result =
+        jc_params_copy(params, sizeof(*params), given, "jc_prewarm_params", error);
+    if (result != JC_OK)
+        return result;
     if (params->num_capabilities == 0 || !params->capabilities)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "params.capabilities: none given; name at least one, such as 9.0");
@@ -530,22 +533,23 @@ static enum jc_result check_params(const struct jc_prewarm_params *params, struc
 }
 
 enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_plan *plan,
-                                  const struct jc_prewarm_params *params,
+                                  const struct jc_prewarm_params *given,
                                   struct jc_prewarm_report *report, struct jc_error *error)
 {
+    struct jc_prewarm_params params;
     struct jc_prewarm_report own_report;
     report = report ? report : &own_report;
     *report = (struct jc_prewarm_report){0};
-    if (!context || !plan || !params)
+    if (!context || !plan || !given)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL",
                        !context ? "context" : !plan ? "plan" : "params");
-    enum jc_result result = check_params(params, error);
+    enum jc_result result = check_params(given, &params, error);
     if (result != JC_OK)
         return result;
 
     uint64_t start_ns = now_ns();
     struct prewarm prewarm = {
-        .context = context, .plan = plan, .tmpl = jc_plan_template(plan), .params = params,
+        .context = context, .plan = plan, .tmpl = jc_plan_template(plan), .params = &params,
         .report = report, .error = error};
     prewarm.variants = jc_plan_variants(plan, &prewarm.num_variants);
     pthread_mutex_lock(&context->lock);

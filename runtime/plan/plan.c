@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/params.h"
 #include "cache/report.h"
 #include "group.h"
 
@@ -783,11 +784,12 @@ static enum jc_result make_plan(struct planner *planner, const struct jc_plan_pa
     return result;
 }
 
-static enum jc_result check_params(const struct jc_plan_params *params, struct jc_error *error)
+static enum jc_result check_params(const struct jc_plan_params *given,
+                                   struct jc_plan_params *params, struct jc_error *error)
 {
-    if (params->size && params->size < sizeof(*params))
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
-                       "jc_plan_params.size is %zu, smaller than any version of it", params->size);
+    enum jc_result result = jc_params_copy(params, sizeof(*params), given, "jc_plan_params", error);
+    if (result)
+        return result;
     if ((params->num_parameters && !params->parameters) || (params->num_ranges && !params->ranges)
         || (params->num_without && !params->without))
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
@@ -807,16 +809,16 @@ static enum jc_result check_params(const struct jc_plan_params *params, struct j
     return JC_OK;
 }
 
-enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_plan_params *params,
+enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_plan_params *given,
                               struct jc_plan **plan, struct jc_error *error)
 {
-    static const struct jc_plan_params nothing = {.size = sizeof(nothing)};
+    struct jc_plan_params params;
     if (!plan)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "plan is NULL");
     *plan = NULL;
     if (!tmpl)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "tmpl is NULL");
-    enum jc_result result = params ? check_params(params, error) : JC_OK;
+    enum jc_result result = check_params(given, &params, error);
     if (result)
         return result;
     int saved = errno;
@@ -828,7 +830,7 @@ enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_pl
     made->tmpl = tmpl;
     struct jc_arena scratch = {0};
     struct planner planner = {.plan = made, .tmpl = tmpl, .error = error, .arena = &scratch};
-    result = make_plan(&planner, params ? params : &nothing);
+    result = make_plan(&planner, &params);
     jc_arena_finish(&scratch);
     if (result)
         jc_plan_destroy(&made);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/params.h"
 #include "cache/report.h"
 #include "checker.h"
 #include "description.h"
@@ -296,12 +297,13 @@ static enum jc_result check_beside(struct loading *loading)
 
 static enum jc_result load_given(struct loading *loading)
 {
-    const struct jc_description *given = loading->params->description;
-    size_t size = given->size && given->size < sizeof(*given) ? given->size : sizeof(*given);
-    memcpy(&loading->description.description, given, size);
-    loading->description.lines.file = loading->params->file;
     struct jc_frontmatter frontmatter;
-    enum jc_result result = find_frontmatter(loading, &frontmatter);
+    loading->description.lines.file = loading->params->file;
+    enum jc_result result = jc_params_copy(
+        &loading->description.description, sizeof(loading->description.description),
+        loading->params->description, "jc_description", loading->error);
+    if (result == JC_OK)
+        result = find_frontmatter(loading, &frontmatter);
     if (result == JC_OK && frontmatter.found)
         result = refuse_both(loading, "a struct");
     return result;
@@ -389,23 +391,24 @@ static enum jc_result build(struct loading *loading)
     return result;
 }
 
-enum jc_result jc_template_create(const struct jc_template_params *params,
+enum jc_result jc_template_create(const struct jc_template_params *given,
                                   struct jc_template **tmpl, struct jc_error *error)
 {
+    struct jc_template_params params;
     if (!tmpl)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "tmpl is NULL");
     *tmpl = NULL;
-    if (!params || (!params->file && !params->text))
+    enum jc_result result =
+        jc_params_copy(&params, sizeof(params), given, "jc_template_params", error);
+    if (result)
+        return result;
+    if (!params.file && !params.text)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "no template: give jc_template_params.file or .text");
-    if (params->size && params->size < sizeof(*params))
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
-                       "jc_template_params.size is %zu, smaller than any version of it",
-                       params->size);
     int saved = errno;
-    struct loading loading = {.params = params, .error = error};
+    struct loading loading = {.params = &params, .error = error};
     loading.tmpl = calloc(1, sizeof(*loading.tmpl));
-    enum jc_result result = loading.tmpl ? build(&loading) : jc_fail_memory(error);
+    result = loading.tmpl ? build(&loading) : jc_fail_memory(error);
     if (result)
         jc_template_destroy(&loading.tmpl);
     *tmpl = loading.tmpl;
