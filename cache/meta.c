@@ -41,6 +41,7 @@ enum {
 #define FIXED_MAP 0x01  // an environment's
 #define MAX_DEPTH 32    // of LMDB's cursors
 #define MAX_MAP_BYTES (UINT64_C(1) << 46)
+#define MAX_TRANSACTION (UINT64_C(1) << 56) // so that none wraps around
 
 static bool is_meta(const uint8_t *page)
 {
@@ -48,7 +49,8 @@ static bool is_meta(const uint8_t *page)
     return (jc_load_u16(page + FLAGS) & META_PAGE) && jc_load_u32(page + MAGIC) == 0xBEEFC0DE &&
            size >= 512 && size <= 65536 && (size & (size - 1)) == 0 &&
            !(jc_load_u16(page + ENV_FLAGS) & FIXED_MAP) && jc_load_u16(page + MAIN_FLAGS) == 0 &&
-           jc_load_u64(page + MAP_SIZE) <= MAX_MAP_BYTES;
+           jc_load_u64(page + MAP_SIZE) <= MAX_MAP_BYTES &&
+           jc_load_u64(page + TRANSACTION) <= MAX_TRANSACTION;
 }
 
 static bool is_root(const uint8_t *page, size_t root_at, size_t depth_at, uint64_t last_page)

@@ -242,6 +242,35 @@ static void a_failed_compile_is_forgotten_when_it_expires(void **state)
     jc_cache_destroy(&cache);
 }
 
+static void a_failed_compile_from_the_future_is_forgotten(void **state)
+{
+    (void) state;
+    // The clock was an hour ahead when it was stored: it would be remembered for that much longer.
+    struct jc_cache *cache = open_cache();
+    uint64_t then_ms = jc_now_unix_ms() + 3600000;
+    struct jc_record failure = {.kind = JC_RECORD_FAILURE, .text = "t", .text_size = 1,
+                                .payload = "log", .payload_size = 3, .created_ms = then_ms,
+                                .expires_ms = then_ms + 300000};
+    struct jc_record found;
+    assert_int_equal(jc_cache_insert(cache, &failure, NULL), JC_OK);
+    assert_int_equal(jc_cache_find(cache, JC_RECORD_FAILURE, "t", 1, &found), JC_ERROR_NOT_FOUND);
+    assert_int_equal(info_of(cache).expired, 1);
+    assert_int_equal(count_entries(cache), 0);
+    failure.created_ms = 0;
+    assert_int_equal(jc_cache_insert(cache, &failure, NULL), JC_OK);
+    assert_int_equal(jc_cache_find(cache, JC_RECORD_FAILURE, "t", 1, &found), JC_OK);
+    jc_record_finish(&found);
+
+    // What does not expire is as good as ever.
+    struct jc_record variant = {.kind = JC_RECORD_VARIANT, .text = "v", .text_size = 1,
+                                .created_ms = then_ms};
+    assert_int_equal(jc_cache_insert(cache, &variant, NULL), JC_OK);
+    assert_int_equal(jc_cache_find(cache, JC_RECORD_VARIANT, "v", 1, &found), JC_OK);
+    jc_record_finish(&found);
+    assert_int_equal(count_entries(cache), 2);
+    jc_cache_destroy(&cache);
+}
+
 // Stores `bytes` under the key of `text`, as a fault would.
 static void plant(const char *text, const uint8_t *bytes, size_t size)
 {
@@ -396,6 +425,7 @@ static void meta_pages_that_would_harm_us_are_refused(void **state)
         {136, 8, UINT64_MAX},
         {136, 8, UINT64_MAX / 4096},
         {136, 8, 1 << 20},
+        {144, 8, UINT64_MAX}, // transaction: the next would be the oldest
     };
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         struct jc_cache *cache = open_cache();
@@ -634,6 +664,69 @@ static void rotation_keeps_what_is_hit_and_the_budget(void **state)
     unsigned count = count_entries(cache);
     assert_true(count > 350 && count < 560);
     jc_cache_destroy(&reader);
+    jc_cache_destroy(&cache);
+}
+
+// Fills segments until record "0", which is in the first, is in the oldest of as many as there may
+// be, and the newest has not much room left. Returns how many records there are.
+static unsigned fill_all_segments(struct jc_cache *cache, const char *newest)
+{
+    unsigned count = 0;
+    uint64_t full = LEAST_BYTES / 4;
+    for (struct stat stat = {0}; stat.st_size < (off_t) full - 600000; count++) {
+        char text[16];
+        snprintf(text, sizeof(text), "%u", count);
+        assert_int_equal(put(cache, text, 300000), JC_OK);
+        if (info_of(cache).segments == 4)
+            assert_int_equal(lstat(scratch_path(newest), &stat), 0);
+    }
+    assert_int_equal(info_of(cache).rotations, 3);
+    return count;
+}
+
+static void what_is_hit_waits_for_room(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache();
+    fill_all_segments(cache, "c/jitcache-v1.0004.mdb");
+    // Five records of the oldest segment are wanted, and the newest takes two at most.
+    for (unsigned i = 0; i < 5; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "%u", i);
+        assert_int_equal(get(cache, text), JC_OK);
+    }
+    assert_int_equal(put(cache, "large", 1000000), JC_OK);
+    assert_int_equal(info_of(cache).rotations, 4);
+    for (unsigned i = 0; i < 5; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "%u", i);
+        assert_int_equal(get(cache, text), JC_OK);
+    }
+    assert_int_equal(get(cache, "6"), JC_ERROR_NOT_FOUND);
+    jc_cache_destroy(&cache);
+}
+
+static void what_was_hit_does_not_outlive_a_clear(void **state)
+{
+    (void) state;
+    struct jc_locks locks;
+    struct jc_cache *cache = open_cache(), *other = open_cache();
+    fill_all_segments(cache, "c/jitcache-v1.0004.mdb");
+    // Another process writes at this moment, so the record is wanted, but cannot be copied yet.
+    jc_locks_init(&locks);
+    int fd = open(scratch_path("c/" JC_LOCK_FILE), O_RDWR | O_CLOEXEC);
+    assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
+    assert_int_equal(jc_lock_exclusive(&locks, &locks.write, 0), JC_OK);
+    assert_int_equal(get(other, "1"), JC_OK);
+    jc_unlock_exclusive(&locks, &locks.write);
+    jc_locks_finish(&locks);
+
+    assert_int_equal(jc_cache_clear(cache, NULL), JC_OK);
+    assert_int_equal(put(other, "new", 30000), JC_OK);
+    assert_int_equal(get(other, "new"), JC_OK);
+    assert_int_equal(get(other, "1"), JC_ERROR_NOT_FOUND);
+    assert_int_equal(count_entries(cache), 1);
+    jc_cache_destroy(&other);
     jc_cache_destroy(&cache);
 }
 
@@ -1159,6 +1252,7 @@ int main(void)
         TEST(records_of_every_size_are_found),
         TEST(the_first_of_two_stays),
         TEST(a_failed_compile_is_forgotten_when_it_expires),
+        TEST(a_failed_compile_from_the_future_is_forgotten),
         TEST(another_text_under_the_same_key_is_a_miss),
         TEST(a_damaged_record_is_a_miss_and_gives_way),
         TEST(a_truncated_segment_is_set_aside),
@@ -1170,6 +1264,8 @@ int main(void)
         TEST(after_a_crash_a_whole_segment_stays),
         TEST(closing_takes_the_mark_away),
         TEST(rotation_keeps_what_is_hit_and_the_budget),
+        TEST(what_is_hit_waits_for_room),
+        TEST(what_was_hit_does_not_outlive_a_clear),
         TEST(a_template_stays_as_long_as_its_variants),
         TEST(what_a_killed_process_left_is_cleared_away),
         TEST(clearing_is_seen_by_others),
