@@ -10,6 +10,7 @@
 #include "name.h"
 #include "nearest.h"
 #include "option.h"
+#include "order.h"
 #include "scanner.h"
 
 struct checker {
@@ -884,127 +885,7 @@ static enum jc_result check_launch(struct checker *checker)
     return JC_OK;
 }
 
-// --- order ---------------------------------------------------------------------------------------
-
-// A walk through what follows from what, depth first, which gives the order of computation and
-// finds circles. `path` is what is being looked at.
-struct walk {
-    const struct checker *checker;
-    enum { UNSEEN, ON_PATH, DONE } *states;
-    unsigned *path;
-    size_t path_length;
-    unsigned *order;
-    size_t num_order;
-};
-
-static enum jc_result refuse_circle(const struct walk *walk, unsigned slot)
-{
-    const struct checker *checker = walk->checker;
-    char circle[512] = "";
-    size_t start = 0;
-    while (walk->path[start] != slot)
-        start++;
-    for (size_t i = start; i < walk->path_length; i++) {
-        size_t length = strlen(circle);
-        snprintf(circle + length, sizeof(circle) - length, "%s -> ",
-                 checker->symbols[walk->path[i]].name);
-    }
-    size_t num_arguments = checker->tmpl->num_arguments;
-    bool is_argument = slot < num_arguments;
-    size_t index = is_argument ? slot : slot - num_arguments;
-    struct jc_place place = {
-        .list = is_argument ? "arguments" : "parameters", .index = index,
-        .name = checker->symbols[slot].name, .field = is_argument ? "derive" : "dispatch",
-        .line = is_argument ? checker->tmpl->arguments[index].line
-                            : checker->tmpl->parameters[index].line};
-    return refuse(checker, &place, is_argument ? checker->from->arguments[index].derive : NULL,
-                  "follows from itself: %s%s; break the circle", circle,
-                  checker->symbols[slot].name);
-}
-
-static enum jc_result visit(struct walk *walk, unsigned slot);
-
-static enum jc_result visit_uses(struct walk *walk, const struct jc_expression *expression)
-{
-    enum jc_result result = JC_OK;
-    for (size_t i = 0; expression && result == JC_OK && i < expression->num_uses; i++)
-        result = visit(walk, expression->uses[i]);
-    return result;
-}
-
-static enum jc_result visit(struct walk *walk, unsigned slot)
-{
-    const struct jc_template *tmpl = walk->checker->tmpl;
-    if (walk->states[slot] == DONE)
-        return JC_OK;
-    if (walk->states[slot] == ON_PATH)
-        return refuse_circle(walk, slot);
-    walk->states[slot] = ON_PATH;
-    walk->path[walk->path_length++] = slot;
-    enum jc_result result = JC_OK;
-    bool computed;
-    if (slot < tmpl->num_arguments) {
-        computed = tmpl->arguments[slot].derive != NULL;
-        result = visit_uses(walk, tmpl->arguments[slot].derive);
-    } else {
-        const struct jc_parameter *parameter = &tmpl->parameters[slot - tmpl->num_arguments];
-        computed = parameter->num_dispatch > 0;
-        for (size_t i = 0; result == JC_OK && i < parameter->num_dispatch; i++)
-            result = visit_uses(walk, parameter->dispatch[i].when);
-    }
-    walk->path_length--;
-    walk->states[slot] = DONE;
-    if (result == JC_OK && computed)
-        walk->order[walk->num_order++] = slot;
-    return result;
-}
-
-static enum jc_result find_order(struct checker *checker)
-{
-    struct jc_template *tmpl = checker->tmpl;
-    size_t count = checker->num_symbols;
-    struct walk walk = {.checker = checker};
-    walk.states = jc_arena_alloc(&tmpl->arena, count, sizeof(*walk.states));
-    walk.path = jc_arena_alloc(&tmpl->arena, count, sizeof(*walk.path));
-    walk.order = jc_arena_alloc(&tmpl->arena, count, sizeof(*walk.order));
-    if (!walk.states || !walk.path || !walk.order)
-        return jc_fail_memory(checker->error);
-    enum jc_result result = JC_OK;
-    for (unsigned slot = 0; result == JC_OK && slot < count; slot++)
-        result = visit(&walk, slot);
-    tmpl->order = walk.order;
-    tmpl->num_order = walk.num_order;
-    return result;
-}
-
-// --- the source ----------------------------------------------------------------------------------
-
-// Looks for JC_FACT(name) in the code of the source, outside comments and literals.
-static void find_facts(struct jc_template *tmpl)
-{
-    struct jc_scanner scanner = {
-        .next = tmpl->source, .end = tmpl->source + tmpl->source_size, .line = 1};
-    struct jc_token tokens[3] = {{0}};
-    for (;;) {
-        struct jc_token token = jc_scanner_next(&scanner);
-        if (token.kind == JC_TOKEN_END)
-            return;
-        if (token.kind == JC_TOKEN_COMMENT)
-            continue;
-        bool opened = tokens[0].kind == JC_TOKEN_WORD && tokens[0].size == 7 &&
-                      memcmp(tokens[0].text, "JC_FACT", 7) == 0 &&
-                      tokens[1].kind == JC_TOKEN_SIGN && *tokens[1].text == '(';
-        bool closed = token.kind == JC_TOKEN_SIGN && *token.text == ')';
-        for (size_t i = 0; opened && closed && i < tmpl->num_arguments; i++)
-            if (tokens[2].kind == JC_TOKEN_WORD &&
-                strlen(tmpl->arguments[i].name) == tokens[2].size &&
-                memcmp(tmpl->arguments[i].name, tokens[2].text, tokens[2].size) == 0)
-                tmpl->arguments[i].reads_facts = true;
-        tokens[0] = tokens[1];
-        tokens[1] = tokens[2];
-        tokens[2] = token;
-    }
-}
+// --- all of it -----------------------------------------------------------------------------------
 
 enum jc_result jc_template_check(struct jc_template *tmpl, const struct jc_description *description,
                                  const struct jc_lines *lines, struct jc_error *error)
@@ -1025,8 +906,8 @@ enum jc_result jc_template_check(struct jc_template *tmpl, const struct jc_descr
     if (result == JC_OK)
         result = check_launch(&checker);
     if (result == JC_OK)
-        result = find_order(&checker);
+        result = jc_template_find_order(tmpl, description, lines, error);
     if (result == JC_OK)
-        find_facts(tmpl);
+        jc_template_find_facts(tmpl);
     return result;
 }
