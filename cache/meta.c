@@ -91,6 +91,7 @@ enum jc_result jc_meta_read(int fd, struct jc_meta *meta)
         .page_size = page_size,
         .last_page = last_page,
         .map_size = jc_load_u64(current + MAP_SIZE),
+        .transaction = jc_load_u64(current + TRANSACTION),
     };
     return JC_OK;
 }

@@ -9,6 +9,7 @@ struct jc_meta {
     uint32_t page_size;
     uint64_t last_page; // in use
     uint64_t map_size;  // that its writer had
+    uint64_t transaction;
 };
 
 // JC_ERROR_CORRUPT: not a file that LMDB could use without harm to this process.

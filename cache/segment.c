@@ -43,7 +43,8 @@ bool jc_segment_number(const char *name, unsigned *number)
 //  28  u32 number
 //  32  boot id, 16 bytes: the boot in which it was written without a sync; 0: all is on the disk
 //  48  u64 created, Unix time in milliseconds
-//  56  8 bytes of 0, reserved
+//  56  u64 with a boot id of 0: LMDB's number of the transaction that wrote this; else 0. A crash
+//      can bring back pages that were given up long before, this one among them
 enum {
     CHECKSUM = 8,
     CHECKED = 24,
@@ -51,6 +52,7 @@ enum {
     NUMBER = 28,
     BOOT = 32,
     CREATED = 48,
+    TRANSACTION = 56,
     SEGMENT_VERSION = 1
 };
 
@@ -58,20 +60,21 @@ static const char magic[8] = {'J', 'C', 'S', 'E', 'G', 'M', 'N', 'T'};
 
 const uint8_t jc_segment_header_key[JC_STORED_KEY_BYTES];
 
-void jc_segment_header_encode(uint8_t bytes[JC_SEGMENT_HEADER_BYTES], unsigned number,
-                              const uint8_t boot[16], uint64_t created_ms)
+void jc_segment_header_encode(uint8_t bytes[JC_SEGMENT_HEADER_BYTES],
+                              const struct jc_segment_header *header)
 {
     memset(bytes, 0, JC_SEGMENT_HEADER_BYTES);
     memcpy(bytes, magic, sizeof(magic));
     jc_store_u16(bytes + VERSION, SEGMENT_VERSION);
-    jc_store_u32(bytes + NUMBER, number);
-    memcpy(bytes + BOOT, boot, 16);
-    jc_store_u64(bytes + CREATED, created_ms);
+    jc_store_u32(bytes + NUMBER, header->number);
+    memcpy(bytes + BOOT, header->boot, sizeof(header->boot));
+    jc_store_u64(bytes + CREATED, header->created_ms);
+    jc_store_u64(bytes + TRANSACTION, header->transaction);
     jc_checksum(bytes + CHECKSUM, bytes + CHECKED, JC_SEGMENT_HEADER_BYTES - CHECKED);
 }
 
-enum jc_result jc_segment_header_decode(const void *stored, size_t size, uint8_t boot[16],
-                                        uint64_t *created_ms)
+enum jc_result jc_segment_header_decode(const void *stored, size_t size,
+                                        struct jc_segment_header *header)
 {
     const uint8_t *bytes = stored;
     uint8_t sum[16];
@@ -81,8 +84,10 @@ enum jc_result jc_segment_header_decode(const void *stored, size_t size, uint8_t
     if (memcmp(sum, bytes + CHECKSUM, sizeof(sum)) != 0 ||
         jc_load_u16(bytes + VERSION) != SEGMENT_VERSION)
         return JC_ERROR_CORRUPT;
-    memcpy(boot, bytes + BOOT, 16);
-    *created_ms = jc_load_u64(bytes + CREATED);
+    header->number = jc_load_u32(bytes + NUMBER);
+    memcpy(header->boot, bytes + BOOT, sizeof(header->boot));
+    header->created_ms = jc_load_u64(bytes + CREATED);
+    header->transaction = jc_load_u64(bytes + TRANSACTION);
     return JC_OK;
 }
 
@@ -153,7 +158,8 @@ static enum jc_result open_databases(struct jc_segment *segment, const struct jc
     MDB_txn *txn;
     MDB_val key = {JC_STORED_KEY_BYTES, (void *) (uintptr_t) jc_segment_header_key};
     MDB_val value;
-    uint64_t created_ms;
+    struct jc_segment_header header;
+    static const uint8_t none[16];
     enum jc_result result = JC_ERROR_CORRUPT;
     int rc = mdb_txn_begin(segment->env, NULL, MDB_RDONLY, &txn);
     if (rc != 0)
@@ -167,9 +173,12 @@ static enum jc_result open_databases(struct jc_segment *segment, const struct jc
         result = JC_ERROR_OUT_OF_MEMORY;
     if (rc != 0)
         goto abort;
-    result = jc_segment_header_decode(value.mv_data, value.mv_size, segment->boot, &created_ms);
+    result = jc_segment_header_decode(value.mv_data, value.mv_size, &header);
     if (result != JC_OK)
         goto abort;
+    memcpy(segment->boot, header.boot, sizeof(segment->boot));
+    segment->settled = memcmp(header.boot, none, sizeof(none)) == 0 &&
+                       header.transaction == meta->transaction;
     segment->map = jc_segment_map(value.mv_data, meta);
     result = segment->map ? JC_OK : JC_ERROR_UNSUPPORTED;
     if (result != JC_OK)

@@ -34,7 +34,8 @@ struct jc_segment {
     uint32_t page_size;
     const uint8_t *map; // where LMDB mapped the file
     size_t map_size;
-    uint8_t boot[16]; // in which it was last written without a sync; 0: it is on the disk
+    uint8_t boot[16]; // in which it was last written without a sync; 0: it was brought to the disk
+    bool settled;     // and has not been written since
     atomic_int condition;
 };
 
@@ -44,10 +45,16 @@ bool jc_segment_number(const char *name, unsigned *number);
 
 // What a segment says about itself, stored under kind 0 and a key of zeros.
 #define JC_SEGMENT_HEADER_BYTES 64
-void jc_segment_header_encode(uint8_t bytes[JC_SEGMENT_HEADER_BYTES], unsigned number,
-                              const uint8_t boot[16], uint64_t created_ms);
-enum jc_result jc_segment_header_decode(const void *bytes, size_t size, uint8_t boot[16],
-                                        uint64_t *created_ms);
+struct jc_segment_header {
+    uint32_t number;
+    uint8_t boot[16];
+    uint64_t created_ms;
+    uint64_t transaction;
+};
+void jc_segment_header_encode(uint8_t bytes[JC_SEGMENT_HEADER_BYTES],
+                              const struct jc_segment_header *header);
+enum jc_result jc_segment_header_decode(const void *bytes, size_t size,
+                                        struct jc_segment_header *header);
 extern const uint8_t jc_segment_header_key[JC_STORED_KEY_BYTES];
 
 // Opens the file `fd`, which is at `path`; takes `fd` over. With D held, shared or not, unless

@@ -56,12 +56,6 @@ bool jc_vetted(struct jc_cache *cache)
     return true;
 }
 
-static bool is_synced(const struct jc_segment *segment)
-{
-    static const uint8_t none[16];
-    return memcmp(segment->boot, none, sizeof(none)) == 0;
-}
-
 // In the child. Only damage counts: a segment that cannot be opened for another reason is left to
 // the parent, who will find the same.
 static void look(const struct jc_folder *folder, unsigned number, int verdict)
@@ -75,7 +69,7 @@ static void look(const struct jc_folder *folder, unsigned number, int verdict)
     prctl(PR_SET_DUMPABLE, 0);
     enum jc_result result = jc_list_open_segment(folder, number, &segment);
     bool good = result != JC_ERROR_CORRUPT &&
-                (!segment || is_synced(segment) || jc_segment_walk(segment));
+                (!segment || segment->settled || jc_segment_walk(segment));
     const char answer = good ? 'g' : 'b';
     if (write(verdict, &answer, 1) != 1)
         _exit(1);

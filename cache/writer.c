@@ -78,24 +78,23 @@ close_file:
     return rc;
 }
 
-static int put_header(MDB_txn *txn, const struct jc_writer *writer, const uint8_t boot[16],
-                      uint64_t created_ms)
+static int put_header(MDB_txn *txn, const struct jc_writer *writer,
+                      const struct jc_segment_header *header)
 {
-    uint8_t header[JC_SEGMENT_HEADER_BYTES];
+    uint8_t bytes[JC_SEGMENT_HEADER_BYTES];
     MDB_val key = header_key();
-    MDB_val value = {sizeof(header), header};
-    jc_segment_header_encode(header, writer->number, boot, created_ms);
+    MDB_val value = {sizeof(bytes), bytes};
+    jc_segment_header_encode(bytes, header);
     return mdb_put(txn, writer->records, &key, &value, 0);
 }
 
-static int get_header(MDB_txn *txn, const struct jc_writer *writer, uint8_t boot[16],
-                      uint64_t *created_ms)
+static int get_header(MDB_txn *txn, const struct jc_writer *writer,
+                      struct jc_segment_header *header)
 {
     MDB_val key = header_key();
     MDB_val value;
     int rc = mdb_get(txn, writer->records, &key, &value);
-    if (rc == 0 &&
-        jc_segment_header_decode(value.mv_data, value.mv_size, boot, created_ms) != JC_OK)
+    if (rc == 0 && jc_segment_header_decode(value.mv_data, value.mv_size, header) != JC_OK)
         rc = MDB_CORRUPTED;
     return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;
 }
@@ -151,6 +150,8 @@ int jc_writer_create(struct jc_writer *writer, const struct jc_folder *folder, u
                      size_t map_bytes, const uint8_t boot[16])
 {
     MDB_txn *txn;
+    struct jc_segment_header header = {.number = number, .created_ms = jc_now_unix_ms()};
+    memcpy(header.boot, boot, sizeof(header.boot));
     char name[JC_SEGMENT_NAME_SIZE];
     jc_writer_new_name(name, number);
     *writer = (struct jc_writer){.number = number};
@@ -167,7 +168,7 @@ int jc_writer_create(struct jc_writer *writer, const struct jc_folder *folder, u
     if (rc == 0)
         rc = mdb_txn_begin(writer->env, NULL, 0, &txn);
     if (rc == 0) {
-        rc = put_header(txn, writer, boot, jc_now_unix_ms());
+        rc = put_header(txn, writer, &header);
         if (rc == 0)
             rc = mdb_txn_commit(txn);
         else
@@ -235,9 +236,9 @@ int jc_writer_commit(MDB_txn *txn, struct jc_locks *locks, uint64_t deadline_ns)
 
 // Writes the header in a commit that is on the disk, and all before it, when it returns.
 static int commit_header(struct jc_writer *writer, MDB_txn *txn, struct jc_locks *locks,
-                         const uint8_t boot[16], uint64_t created_ms, uint64_t deadline_ns)
+                         const struct jc_segment_header *header, uint64_t deadline_ns)
 {
-    int rc = put_header(txn, writer, boot, created_ms);
+    int rc = put_header(txn, writer, header);
     if (rc != 0) {
         mdb_txn_abort(txn);
         return rc;
@@ -252,37 +253,39 @@ int jc_writer_mark(struct jc_writer *writer, struct jc_locks *locks, const uint8
                    uint64_t deadline_ns)
 {
     MDB_txn *txn;
-    uint8_t marked[16];
-    uint64_t created_ms;
+    struct jc_segment_header header;
     int rc = jc_writer_begin(writer, &txn);
     if (rc != 0)
         return rc;
-    rc = get_header(txn, writer, marked, &created_ms);
-    if (rc != 0 || memcmp(marked, boot, sizeof(marked)) == 0) {
+    rc = get_header(txn, writer, &header);
+    if (rc != 0 || memcmp(header.boot, boot, sizeof(header.boot)) == 0) {
         mdb_txn_abort(txn);
         return rc;
     }
-    return commit_header(writer, txn, locks, boot, created_ms, deadline_ns);
+    memcpy(header.boot, boot, sizeof(header.boot));
+    header.transaction = 0;
+    return commit_header(writer, txn, locks, &header, deadline_ns);
 }
 
 int jc_writer_settle(struct jc_writer *writer, struct jc_locks *locks, uint64_t deadline_ns)
 {
     static const uint8_t none[16];
     MDB_txn *txn;
-    uint8_t marked[16];
-    uint64_t created_ms;
+    struct jc_segment_header header;
     // Most of it without D, so that readers do not wait for the disk.
     int rc = mdb_env_sync(writer->env, 1);
     if (rc == 0)
         rc = jc_writer_begin(writer, &txn);
     if (rc != 0)
         return rc;
-    rc = get_header(txn, writer, marked, &created_ms);
-    if (rc != 0 || memcmp(marked, none, sizeof(marked)) == 0) {
+    rc = get_header(txn, writer, &header);
+    if (rc != 0 || memcmp(header.boot, none, sizeof(none)) == 0) {
         mdb_txn_abort(txn);
         return rc;
     }
-    return commit_header(writer, txn, locks, none, created_ms, deadline_ns);
+    memset(header.boot, 0, sizeof(header.boot));
+    header.transaction = mdb_txn_id(txn);
+    return commit_header(writer, txn, locks, &header, deadline_ns);
 }
 
 enum jc_writer_failure jc_writer_failure(int error)

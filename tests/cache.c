@@ -584,6 +584,31 @@ static void after_a_crash_a_torn_segment_is_set_aside(void **state)
     assert_true(set_aside > 0);
 }
 
+// Of a tree that a crash tore, the header may be one from before the mark.
+static void an_old_header_is_not_believed(void **state)
+{
+    (void) state;
+    struct jc_folder folder;
+    struct jc_segment *segment;
+    char reason[JC_REASON_SIZE];
+    uint8_t record[JC_RECORD_HEADER_BYTES] = {0};
+    struct jc_cache *cache = open_cache();
+    assert_int_equal(put(cache, "1", 100), JC_OK);
+    assert_int_equal(jc_folder_open(&folder, scratch_path("c"), true, false, reason), JC_OK);
+    assert_int_equal(jc_list_open_segment(&folder, 1, &segment), JC_OK);
+    assert_false(segment->settled);
+    jc_segment_unref(segment);
+    jc_cache_destroy(&cache);
+    assert_int_equal(jc_list_open_segment(&folder, 1, &segment), JC_OK);
+    assert_true(segment->settled);
+    jc_segment_unref(segment);
+    plant("unmarked", record, sizeof(record));
+    assert_int_equal(jc_list_open_segment(&folder, 1, &segment), JC_OK);
+    assert_false(segment->settled);
+    jc_segment_unref(segment);
+    jc_folder_finish(&folder);
+}
+
 static void after_a_crash_a_whole_segment_stays(void **state)
 {
     (void) state;
@@ -1261,6 +1286,7 @@ int main(void)
         TEST(garbage_is_set_aside_and_one_is_kept),
         TEST(a_flipped_bit_is_never_a_wrong_record),
         TEST(after_a_crash_a_torn_segment_is_set_aside),
+        TEST(an_old_header_is_not_believed),
         TEST(after_a_crash_a_whole_segment_stays),
         TEST(closing_takes_the_mark_away),
         TEST(rotation_keeps_what_is_hit_and_the_budget),

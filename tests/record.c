@@ -109,24 +109,32 @@ static void an_index_entry_that_cannot_be_is_refused(void **state)
 static void a_segment_header_is_written_and_read_as_it_always_was(void **state)
 {
     (void) state;
-    static const uint8_t boot[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    struct jc_segment_header header = {
+        .number = 7,
+        .boot = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+        .created_ms = 0x18f00000000,
+    };
+    struct jc_segment_header read;
     uint8_t bytes[JC_SEGMENT_HEADER_BYTES];
-    uint8_t read_boot[16];
-    uint64_t created_ms;
-    jc_segment_header_encode(bytes, 7, boot, 0x18f00000000);
+    jc_segment_header_encode(bytes, &header);
     assert_memory_equal(bytes, golden_segment_header, sizeof(bytes));
-    assert_int_equal(jc_segment_header_decode(golden_segment_header, sizeof(bytes), read_boot,
-                                              &created_ms), JC_OK);
-    assert_memory_equal(read_boot, boot, sizeof(boot));
-    assert_int_equal(created_ms, 0x18f00000000);
+    assert_int_equal(jc_segment_header_decode(golden_segment_header, sizeof(bytes), &read), JC_OK);
+    assert_int_equal(read.number, 7);
+    assert_memory_equal(read.boot, header.boot, sizeof(read.boot));
+    assert_int_equal(read.created_ms, 0x18f00000000);
+    assert_int_equal(read.transaction, 0);
     for (size_t i = 0; i < sizeof(bytes); i++) {
         bytes[i] ^= 0x10;
-        assert_int_equal(jc_segment_header_decode(bytes, sizeof(bytes), read_boot, &created_ms),
-                         JC_ERROR_CORRUPT);
+        assert_int_equal(jc_segment_header_decode(bytes, sizeof(bytes), &read), JC_ERROR_CORRUPT);
         bytes[i] ^= 0x10;
     }
-    assert_int_equal(jc_segment_header_decode(bytes, 63, read_boot, &created_ms),
-                     JC_ERROR_CORRUPT);
+    assert_int_equal(jc_segment_header_decode(bytes, 63, &read), JC_ERROR_CORRUPT);
+
+    header.transaction = 0x123456789abcdef0;
+    jc_segment_header_encode(bytes, &header);
+    assert_int_equal(jc_load_u64(bytes + 56), 0x123456789abcdef0);
+    assert_int_equal(jc_segment_header_decode(bytes, sizeof(bytes), &read), JC_OK);
+    assert_int_equal(read.transaction, 0x123456789abcdef0);
 }
 
 static void no_changed_byte_goes_unnoticed(void **state)
