@@ -29,19 +29,28 @@ struct fixture {
     struct jc_unit unit;
 };
 
-static void set_up(struct fixture *fixture, const char *source,
-                   const struct jc_toolchain *toolchain, const struct jc_plan_params *plan)
+static void set_up_described(struct fixture *fixture, const char *source,
+                             const struct jc_toolchain *toolchain,
+                             const struct jc_plan_params *plan,
+                             const struct jc_description *description)
 {
     struct jc_error error;
     *fixture = (struct fixture){0};
     if (jc_template_create(jc_template_params(.file = "folder/k.cu", .text = source,
-                                              .text_size = strlen(source)),
+                                              .text_size = strlen(source),
+                                              .description = description),
                            &fixture->tmpl, &error) != JC_OK
         || jc_plan_create(fixture->tmpl, plan, &fixture->plan, &error) != JC_OK
         || jc_includes_create(&fixture->includes, &error) != JC_OK
         || jc_includes_follow(fixture->includes, fixture->tmpl, toolchain, &fixture->closure,
                               &error) != JC_OK)
         fail_msg("%s\n%s", error.text, source);
+}
+
+static void set_up(struct fixture *fixture, const char *source,
+                   const struct jc_toolchain *toolchain, const struct jc_plan_params *plan)
+{
+    set_up_described(fixture, source, toolchain, plan, NULL);
 }
 
 static void tear_down(struct fixture *fixture)
@@ -115,7 +124,8 @@ static void the_key_text_has_a_line_for_each_component(void **state)
              "option=--ptxas-options=-v\n"
              "option=--use_fast_math\n"
              "entry=k<-3, float, true>\n"
-             "arguments=f32*,i32,i64,i64\n"
+             "arguments=x:f32*,n:i32,m:i64,unread:i64\n"
+             "values.mode=fast,exact\n"
              "parameter.N=-3\n"
              "parameter.T=float\n"
              "parameter.ON=%s\n"
@@ -166,6 +176,32 @@ static void every_component_changes_the_key(void **state)
     make_unit(&fixture, &toolchain_13, 0, "sm_90a");
     assert_memory_not_equal(&keys[0], &fixture.unit.key, sizeof(keys[0]));
     tear_down(&fixture);
+}
+
+// What a description beside the source says is in no other line of the key.
+static void a_description_beside_the_source_changes_the_key(void **state)
+{
+    (void) state;
+    static const char *const orders[][2] = {{"a", "b"}, {"b", "a"}};
+    static const char *const names[] = {"n", "n", "m"};
+    struct jc_key keys[3];
+    for (size_t i = 0; i < 3; i++) {
+        const struct jc_parameter_description mode = {
+            .name = "mode", .type = "enum", .values = orders[i == 1], .num_values = 2,
+            .default_value = "a"};
+        const struct jc_argument_description argument = {.name = names[i], .type = "i32"};
+        const struct jc_description description = {
+            .kernel = "k", .parameters = &mode, .num_parameters = 1, .arguments = &argument,
+            .num_arguments = 1};
+        struct fixture fixture;
+        set_up_described(&fixture, "extern \"C\" __global__ void k(int) { }\n", &toolchain_13,
+                         no_settings(), &description);
+        make_unit(&fixture, &toolchain_13, 0, "sm_90a");
+        keys[i] = fixture.unit.key;
+        for (size_t j = 0; j < i; j++)
+            assert_memory_not_equal(&keys[i], &keys[j], sizeof(keys[i]));
+        tear_down(&fixture);
+    }
 }
 
 static void what_a_version_lacks_is_not_asked_of_it(void **state)
@@ -287,6 +323,9 @@ static void the_declared_signature_is_the_kernels(void **state)
         {"e4m3", "unsigned char b", true},
         {"bytes[4]", "Four b", true},
         {"bytes[8]", "Four b", false},
+        {"bytes[4]", "Four &b", false},
+        {"bytes[4]", "Four &&b", false},
+        {"f32", "const float &b", false},
         {"f32*", "float *b", true},
         {"f32*", "float *__restrict__ b", true},
         {"f32*", "float *const b", true},
@@ -348,6 +387,7 @@ static void the_declared_signature_is_the_kernels(void **state)
                      strcmp(cases[i].declared, "i64") == 0          ? "long long\""
                      : strcmp(cases[i].declared, "const f32*") == 0 ? "const float *\""
                      : strcmp(cases[i].declared, "bytes[8]") == 0   ? "a struct of 8 bytes\""
+                     : strcmp(cases[i].declared, "bytes[4]") == 0   ? "a struct of 4 bytes\""
                                                                     : "");
         if (!matches && !strstr(answer.job.log, says))
             fail_msg("%s for %s: not\n%s\nbut %s", cases[i].declared, cases[i].taken, says,
@@ -355,6 +395,51 @@ static void the_declared_signature_is_the_kernels(void **state)
         jc_job_answer_finish(&answer.job);
         tear_down(&fixture);
     }
+}
+
+// Short names and common words, as macros of an option and of the source.
+static void the_check_is_out_of_reach_of_the_authors_macros(void **state)
+{
+    (void) state;
+    static const char source[] =
+        "/*jitcache\n"
+        "kernel: k\n"
+        "options: [-DN=4, -DI=1, -DS=2, -DE=3, -Dtakes=7]\n"
+        "arguments:\n"
+        "  - {name: x, type: f32*}\n"
+        "  - {name: n, type: i32}\n"
+        "*/\n"
+        "#define real float\n"
+        "#define integer int\n"
+        "#define value 3\n"
+        "extern \"C\" __global__ void k(real *x, integer n) { x[n] = value + N + takes; }\n";
+    struct fixture fixture;
+    struct jc_compiler_answer answer = compile_source(&fixture, source);
+    if (answer.job.result != JC_OK)
+        fail_msg("%s", answer.job.log);
+    jc_job_answer_finish(&answer.job);
+    tear_down(&fixture);
+}
+
+static void the_smallest_number_is_a_fact_like_others(void **state)
+{
+    (void) state;
+    static const char source[] =
+        "/*jitcache\n"
+        "kernel: k\n"
+        "arguments:\n"
+        "  - {name: x, type: i64*}\n"
+        "  - {name: n, type: i64, facets: [value], typical: -9223372036854775808}\n"
+        "*/\n"
+        "#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(long long *x, long long n) { JC_FACT(n); *x = n; }\n";
+    struct fixture fixture;
+    struct jc_compiler_answer answer = compile_source(&fixture, source);
+    assert_non_null(strstr(fixture.unit.text, "facet.n=value:-9223372036854775808\n"));
+    assert_int_equal(answer.job.result, JC_OK);
+    assert_null(strstr(answer.job.log, "warning"));
+    jc_job_answer_finish(&answer.job);
+    tear_down(&fixture);
 }
 
 static void a_kernel_that_is_not_there_is_complained_of_once(void **state)
@@ -447,10 +532,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_key_text_has_a_line_for_each_component),
         cmocka_unit_test(every_component_changes_the_key),
+        cmocka_unit_test(a_description_beside_the_source_changes_the_key),
         cmocka_unit_test(what_a_version_lacks_is_not_asked_of_it),
         cmocka_unit_test(a_kernel_sees_parameters_and_facts),
         cmocka_unit_test(a_fact_is_for_the_optimiser_alone),
         cmocka_unit_test(the_declared_signature_is_the_kernels),
+        cmocka_unit_test(the_check_is_out_of_reach_of_the_authors_macros),
+        cmocka_unit_test(the_smallest_number_is_a_fact_like_others),
         cmocka_unit_test(a_kernel_that_is_not_there_is_complained_of_once),
         cmocka_unit_test(the_check_adds_no_warnings),
         cmocka_unit_test(errors_name_the_authors_file_and_line),

@@ -13,7 +13,7 @@
 // belongs to it, is indented:
 //
 //   k.cu(2): error: identifier "k" is undefined
-//     using jitcache_entry = jitcache_unit::kernel<decltype(&k)>;
+//     using jitcache_entry = jitcache_unit::JC_kernel<decltype(&k)>;
 //                                                            ^
 
 struct message {

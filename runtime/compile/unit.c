@@ -6,71 +6,85 @@
 
 #include "cache/report.h"
 
-// How the tail asks what a kernel takes. It needs no header and C++11 alone, and is defined ahead
-// of the source, where no macro of the author's can reach it. A float of 8 or 16 bits may be any
-// class of that size, or the unsigned integer that it is stored as; a pointer to a vector of the
-// declared element, such as float4, will do, and so will one to void. Of what is not
-// there, or is no kernel, NVRTC complains by itself: every number and type of arguments will do.
+// How the tail asks what a kernel takes. It needs no header and C++11 alone. Its names are ours or
+// reserved: any other would be rewritten by a macro, of an option such as -DN=4 here, or of the
+// source, such as "#define real float", in the tail. A float of 8 or 16 bits may be any class of
+// that size, or the unsigned integer that it is stored as; a pointer to a vector of the declared
+// element, such as float4, will do, and so will one to void. Of what is not there, or is no kernel,
+// NVRTC complains by itself: every number and type of arguments will do.
 static const char signature_check[] =
     "namespace jitcache_unit {\n"
-    "template <bool B> struct boolean { static constexpr bool value = B; };\n"
-    "template <class T, class U> struct same : boolean<false> {};\n"
-    "template <class T> struct same<T, T> : boolean<true> {};\n"
-    "template <class T> struct plain : boolean<false> { using type = T; };\n"
-    "template <class T> struct plain<const T> : boolean<true> { using type = T; };\n"
-    "template <class T> struct plain<volatile T> : plain<T> {};\n"
-    "template <class T> struct plain<const volatile T> : plain<const T> {};\n"
-    "template <class T, class... L> struct among : boolean<false> {};\n"
-    "template <class T, class U, class... L> struct among<T, U, L...>\n"
-    "    : boolean<same<T, U>::value || among<T, L...>::value> {};\n"
-    "template <class T> struct is_signed : among<T, signed char, short, int, long, long long> {};\n"
-    "template <class T> struct is_unsigned : among<T, unsigned char, unsigned short, unsigned,\n"
-    "    unsigned long, unsigned long long, char16_t, char32_t> {};\n"
-    "template <class T> struct is_class : boolean<__is_class(T) || __is_union(T)> {};\n"
-    "template <unsigned N, bool S> struct integer {\n"
-    "    template <class T> struct takes : boolean<sizeof(T) == N && (__is_enum(T)\n"
-    "        || same<T, char>::value || (S ? is_signed<T>::value : is_unsigned<T>::value))> {};\n"
+    "template <bool _B> struct JC_boolean { static constexpr bool JC_value = _B; };\n"
+    "template <class _T, class _U> struct JC_same : JC_boolean<false> {};\n"
+    "template <class _T> struct JC_same<_T, _T> : JC_boolean<true> {};\n"
+    "template <class _T> struct JC_plain : JC_boolean<false> { using JC_type = _T; };\n"
+    "template <class _T> struct JC_plain<const _T> : JC_boolean<true> { using JC_type = _T; };\n"
+    "template <class _T> struct JC_plain<volatile _T> : JC_plain<_T> {};\n"
+    "template <class _T> struct JC_plain<const volatile _T> : JC_plain<const _T> {};\n"
+    "template <class _T, class... _L> struct JC_among : JC_boolean<false> {};\n"
+    "template <class _T, class _U, class... _L> struct JC_among<_T, _U, _L...>\n"
+    "    : JC_boolean<JC_same<_T, _U>::JC_value || JC_among<_T, _L...>::JC_value> {};\n"
+    "template <class _T> struct JC_is_signed\n"
+    "    : JC_among<_T, signed char, short, int, long, long long> {};\n"
+    "template <class _T> struct JC_is_unsigned\n"
+    "    : JC_among<_T, unsigned char, unsigned short, unsigned, unsigned long,\n"
+    "               unsigned long long, char16_t, char32_t> {};\n"
+    "template <class _T> struct JC_is_class : JC_boolean<__is_class(_T) || __is_union(_T)> {};\n"
+    "template <unsigned _N, bool _S> struct JC_integer {\n"
+    "    template <class _T> struct JC_takes : JC_boolean<sizeof(_T) == _N && (__is_enum(_T)\n"
+    "        || JC_same<_T, char>::JC_value\n"
+    "        || (_S ? JC_is_signed<_T>::JC_value : JC_is_unsigned<_T>::JC_value))> {};\n"
     "};\n"
-    "template <unsigned N> struct real {\n"
-    "    template <class T> struct takes : boolean<sizeof(T) == N\n"
-    "        && among<T, float, double>::value> {};\n"
+    "template <unsigned _N> struct JC_real {\n"
+    "    template <class _T> struct JC_takes : JC_boolean<sizeof(_T) == _N\n"
+    "        && JC_among<_T, float, double>::JC_value> {};\n"
     "};\n"
-    "template <unsigned N> struct small_real {\n"
-    "    template <class T> struct takes : boolean<sizeof(T) == N && !is_signed<T>::value\n"
-    "        && !same<T, bool>::value && !__is_enum(T)> {};\n"
+    "template <unsigned _N> struct JC_small_real {\n"
+    "    template <class _T> struct JC_takes : JC_boolean<sizeof(_T) == _N\n"
+    "        && !JC_is_signed<_T>::JC_value && !JC_same<_T, bool>::JC_value\n"
+    "        && !__is_enum(_T)> {};\n"
     "};\n"
-    "struct truth { template <class T> struct takes : same<T, bool> {}; };\n"
-    "template <unsigned N> struct bytes {\n"
-    "    template <class T> struct takes : boolean<sizeof(T) == N> {};\n"
+    "struct JC_truth { template <class _T> struct JC_takes : JC_same<_T, bool> {}; };\n"
+    "template <unsigned _N> struct JC_bytes {\n"
+    "    template <class _T> struct JC_takes : JC_boolean<sizeof(_T) == _N> {};\n"
     "};\n"
-    "struct anything { template <class T> struct takes : boolean<true> {}; };\n"
-    "template <class E, unsigned N, class T, bool = is_class<T>::value> struct element\n"
-    "    : E::template takes<T> {};\n"
-    "template <class E, unsigned N, class T> struct element<E, N, T, true>\n"
-    "    : boolean<sizeof(T) % N == 0> {};\n"
-    "template <unsigned N, class T> struct element<anything, N, T, true> : boolean<true> {};\n"
-    "template <class E, unsigned N> struct element<E, N, void, false> : boolean<true> {};\n"
-    "template <unsigned N> struct element<anything, N, void, false> : boolean<true> {};\n"
-    "template <class E, unsigned N, bool C> struct pointer {\n"
-    "    template <class T, class = void> struct takes : boolean<false> {};\n"
-    "    template <class T, class D> struct takes<T *, D> : boolean<plain<T>::value == C\n"
-    "        && element<E, N, typename plain<T>::type>::value> {};\n"
+    "struct JC_anything { template <class _T> struct JC_takes : JC_boolean<true> {}; };\n"
+    "template <class _E, unsigned _N, class _T, bool = JC_is_class<_T>::JC_value>\n"
+    "struct JC_element : _E::template JC_takes<_T> {};\n"
+    "template <class _E, unsigned _N, class _T> struct JC_element<_E, _N, _T, true>\n"
+    "    : JC_boolean<sizeof(_T) % _N == 0> {};\n"
+    "template <unsigned _N, class _T> struct JC_element<JC_anything, _N, _T, true>\n"
+    "    : JC_boolean<true> {};\n"
+    "template <class _E, unsigned _N> struct JC_element<_E, _N, void, false>\n"
+    "    : JC_boolean<true> {};\n"
+    "template <unsigned _N> struct JC_element<JC_anything, _N, void, false>\n"
+    "    : JC_boolean<true> {};\n"
+    "template <class _E, unsigned _N, bool _C> struct JC_pointer {\n"
+    "    template <class _T, class = void> struct JC_takes : JC_boolean<false> {};\n"
+    "    template <class _T, class _D> struct JC_takes<_T *, _D>\n"
+    "        : JC_boolean<JC_plain<_T>::JC_value == _C\n"
+    "                     && JC_element<_E, _N, typename JC_plain<_T>::JC_type>::JC_value> {};\n"
     "};\n"
-    "template <unsigned I, class D, class... A> struct nth : boolean<true> {};\n"
-    "template <class D, class T, class... A> struct nth<0, D, T, A...>\n"
-    "    : boolean<D::template takes<typename plain<T>::type>::value> {};\n"
-    "template <unsigned I, class D, class T, class... A> struct nth<I, D, T, A...>\n"
-    "    : nth<I - 1, D, A...> {};\n"
-    "template <class F> struct kernel {\n"
-    "    template <unsigned N> struct counts : boolean<true> {};\n"
-    "    template <unsigned I, class D> struct takes : boolean<true> {};\n"
+    "template <unsigned _I, class _D, class... _A> struct JC_nth : JC_boolean<true> {};\n"
+    "template <class _D, class _T, class... _A> struct JC_nth<0, _D, _T, _A...>\n"
+    "    : JC_boolean<_D::template JC_takes<typename JC_plain<_T>::JC_type>::JC_value> {};\n"
+    "template <class _D, class _T, class... _A> struct JC_nth<0, _D, _T &, _A...>\n"
+    "    : JC_boolean<false> {};\n"
+    "template <class _D, class _T, class... _A> struct JC_nth<0, _D, _T &&, _A...>\n"
+    "    : JC_boolean<false> {};\n"
+    "template <unsigned _I, class _D, class _T, class... _A> struct JC_nth<_I, _D, _T, _A...>\n"
+    "    : JC_nth<_I - 1, _D, _A...> {};\n"
+    "template <class _F> struct JC_kernel {\n"
+    "    template <unsigned _N> struct JC_counts : JC_boolean<true> {};\n"
+    "    template <unsigned _I, class _D> struct JC_takes : JC_boolean<true> {};\n"
     "};\n"
-    "template <class... A> struct kernel<void (*)(A...)> {\n"
-    "    template <unsigned N> struct counts : boolean<N == sizeof...(A)> {};\n"
-    "    template <unsigned I, class D> struct takes : nth<I, D, A...> {};\n"
+    "template <class... _A> struct JC_kernel<void (*)(_A...)> {\n"
+    "    template <unsigned _N> struct JC_counts : JC_boolean<_N == sizeof...(_A)> {};\n"
+    "    template <unsigned _I, class _D> struct JC_takes : JC_nth<_I, _D, _A...> {};\n"
     "};\n"
     "#ifdef __cpp_noexcept_function_type\n"
-    "template <class... A> struct kernel<void (*)(A...) noexcept> : kernel<void (*)(A...)> {};\n"
+    "template <class... _A> struct JC_kernel<void (*)(_A...) noexcept>\n"
+    "    : JC_kernel<void (*)(_A...)> {};\n"
     "#endif\n"
     "}\n";
 
@@ -147,6 +161,27 @@ static void print_option(void *out, const char *option)
     jc_buffer_print(out, "option=%s\n", option);
 }
 
+// What the specialization's words stand for in the source: the names that JC_FACT takes, and the
+// numbers that are the values of an enum. Of a description that lies beside the source they stand
+// nowhere else.
+static void print_meanings(struct jc_buffer *out, const struct jc_template *tmpl)
+{
+    jc_buffer_string(out, "arguments=");
+    for (size_t i = 0; i < tmpl->num_arguments; i++)
+        jc_buffer_print(out, "%s%s:%s", i ? "," : "", tmpl->arguments[i].name,
+                        tmpl->arguments[i].type_name);
+    jc_buffer_string(out, "\n");
+    for (size_t i = 0; i < tmpl->num_parameters; i++) {
+        const struct jc_parameter *parameter = &tmpl->parameters[i];
+        if (parameter->kind != JC_PARAMETER_ENUM)
+            continue;
+        jc_buffer_print(out, "values.%s=", parameter->name);
+        for (size_t j = 0; j < parameter->num_values; j++)
+            jc_buffer_print(out, "%s%s", j ? "," : "", parameter->values[j]);
+        jc_buffer_string(out, "\n");
+    }
+}
+
 static enum jc_result append_text(struct jc_unit *unit, struct jc_buffer *out,
                                   struct jc_error *error)
 {
@@ -163,10 +198,8 @@ static enum jc_result append_text(struct jc_unit *unit, struct jc_buffer *out,
     enum jc_result result = append_entry(out, unit->specialization, error);
     if (result != JC_OK)
         return result;
-    jc_buffer_string(out, "\narguments=");
-    for (size_t i = 0; i < tmpl->num_arguments; i++)
-        jc_buffer_print(out, "%s%s", i ? "," : "", tmpl->arguments[i].type_name);
     jc_buffer_string(out, "\n");
+    print_meanings(out, tmpl);
 
     char *specialization = jc_specialization_text(unit->specialization);
     if (!specialization)
@@ -200,6 +233,15 @@ enum jc_result jc_unit_init(struct jc_unit *unit, const struct jc_specialization
 
 // --- the source ----------------------------------------------------------------------------------
 
+// As a literal of C++, in which the smallest number has none of its own.
+static void print_number(struct jc_buffer *out, int64_t number)
+{
+    if (number == INT64_MIN)
+        jc_buffer_print(out, "(-%" PRId64 " - 1)", INT64_MAX);
+    else
+        jc_buffer_print(out, number < 0 ? "(%" PRId64 ")" : "%" PRId64, number);
+}
+
 static void print_parameter(struct jc_buffer *out, const struct jc_parameter *parameter,
                             const char *value)
 {
@@ -207,15 +249,9 @@ static void print_parameter(struct jc_buffer *out, const struct jc_parameter *pa
         jc_buffer_print(out, "#define JC_PARAM_%s %s\n", parameter->name, value);
         return;
     }
-    int64_t number = jc_parameter_number(parameter, value);
-    // The smallest number has no literal of its own.
-    if (number == INT64_MIN)
-        jc_buffer_print(out, "#define JC_PARAM_%s (-%" PRId64 " - 1)\n", parameter->name,
-                        INT64_MAX);
-    else
-        jc_buffer_print(out, number < 0 ? "#define JC_PARAM_%s (%" PRId64 ")\n"
-                                        : "#define JC_PARAM_%s %" PRId64 "\n",
-                        parameter->name, number);
+    jc_buffer_print(out, "#define JC_PARAM_%s ", parameter->name);
+    print_number(out, jc_parameter_number(parameter, value));
+    jc_buffer_string(out, "\n");
     if (parameter->kind == JC_PARAMETER_ENUM) {
         for (size_t i = 0; i < parameter->num_values; i++)
             jc_buffer_print(out, "#define JC_VALUE_%s_%s %zu\n", parameter->name,
@@ -232,7 +268,9 @@ static void print_fact(struct jc_buffer *out, const char *name, const struct jc_
         jc_buffer_string(out, "((void) 0)");
         break;
     case JC_FACET_VALUE:
-        jc_buffer_print(out, "__builtin_assume((%s) == %" PRId64 ")", name, facet->n);
+        jc_buffer_print(out, "__builtin_assume((%s) == ", name);
+        print_number(out, facet->n);
+        jc_buffer_string(out, ")");
         break;
     case JC_FACET_ONE:
         jc_buffer_print(out, "__builtin_assume((%s) == 1)", name);
@@ -265,20 +303,20 @@ static void print_class(struct jc_buffer *out, enum jc_type_class type_class, un
 {
     switch (type_class) {
     case JC_CLASS_INTEGER:
-        jc_buffer_print(out, "integer<%u, %s>", bytes, is_signed ? "true" : "false");
+        jc_buffer_print(out, "JC_integer<%u, %s>", bytes, is_signed ? "true" : "false");
         break;
     case JC_CLASS_FLOAT:
-        jc_buffer_print(out, bytes < 4 ? "small_real<%u>" : "real<%u>", bytes);
+        jc_buffer_print(out, bytes < 4 ? "JC_small_real<%u>" : "JC_real<%u>", bytes);
         break;
     case JC_CLASS_BOOL:
-        jc_buffer_string(out, "truth");
+        jc_buffer_string(out, "JC_truth");
         break;
     case JC_CLASS_BYTES:
-        jc_buffer_print(out, "bytes<%u>", bytes);
+        jc_buffer_print(out, "JC_bytes<%u>", bytes);
         break;
     case JC_CLASS_VOID:
     case JC_CLASS_POINTER:
-        jc_buffer_string(out, "anything");
+        jc_buffer_string(out, "JC_anything");
         break;
     }
 }
@@ -290,7 +328,7 @@ static void print_type(struct jc_buffer *out, const struct jc_type *type)
         print_class(out, type->type_class, type->bytes, type->is_signed);
         return;
     }
-    jc_buffer_string(out, "jitcache_unit::pointer<jitcache_unit::");
+    jc_buffer_string(out, "jitcache_unit::JC_pointer<jitcache_unit::");
     print_class(out, type->element_class, type->element_bytes, type->element_signed);
     jc_buffer_print(out, ", %u, %s>", type->element_bytes ? type->element_bytes : 1,
                     type->element_const ? "true" : "false");
@@ -325,9 +363,9 @@ static void print_spelling(struct jc_buffer *out, const struct jc_type *type, co
 
 static void print_takes(struct jc_buffer *out, const struct jc_argument *argument, size_t index)
 {
-    jc_buffer_print(out, "static_assert(jitcache_entry::takes<%zu, ", index);
+    jc_buffer_print(out, "static_assert(jitcache_entry::JC_takes<%zu, ", index);
     print_type(out, &argument->type);
-    jc_buffer_print(out, ">::value, \"jitcache: '%s' is declared %s, the kernel takes something"
+    jc_buffer_print(out, ">::JC_value, \"jitcache: '%s' is declared %s, the kernel takes something"
                     " other than ", argument->name, argument->type_name);
     print_spelling(out, &argument->type, argument->type_name);
     jc_buffer_string(out, "\");\n");
@@ -338,9 +376,10 @@ static void print_tail(struct jc_buffer *out, const struct jc_template *tmpl, co
 {
     jc_buffer_string(out, "\n");
     print_line(out, tmpl->line, tmpl->line_name);
-    jc_buffer_print(out, "using jitcache_entry = jitcache_unit::kernel<decltype(&%s)>;\n", entry);
+    jc_buffer_print(out, "using jitcache_entry = jitcache_unit::JC_kernel<decltype(&%s)>;\n",
+                    entry);
     print_line(out, tmpl->num_arguments ? tmpl->arguments[0].line : tmpl->line, tmpl->line_name);
-    jc_buffer_print(out, "static_assert(jitcache_entry::counts<%zu>::value, \"jitcache: %zu"
+    jc_buffer_print(out, "static_assert(jitcache_entry::JC_counts<%zu>::JC_value, \"jitcache: %zu"
                     " argument%s declared, the kernel takes another number\");\n",
                     tmpl->num_arguments, tmpl->num_arguments,
                     tmpl->num_arguments == 1 ? " is" : "s are");
