@@ -263,6 +263,24 @@ static void the_flags_that_nvrtc_appends_are_part_of_it(void **state)
     jc_compiler_destroy(&compiler);
 }
 
+static void flags_that_the_key_cannot_hold_are_refused(void **state)
+{
+    (void) state;
+    static const char *const flags[] = {
+        "-I/somewhere", "--fmad=false -I /somewhere", "-include=x.h", "\"--pre-include=x.h\"",
+        "-arch=sm_80", "--pch", "-DJC_PARAM_n=1",
+    };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        struct jc_compiler *compiler;
+        struct jc_error error;
+        setenv("NVRTC_APPEND_FLAGS", flags[i], 1);
+        enum jc_result result = create(NULL, &compiler, &error);
+        unsetenv("NVRTC_APPEND_FLAGS");
+        if (result != JC_ERROR_TOOLCHAIN || !strstr(error.text, "NVRTC_APPEND_FLAGS"))
+            fail_msg("%s: %d", flags[i], result);
+    }
+}
+
 static void a_toolchain_survives_the_way(void **state)
 {
     (void) state;
@@ -339,6 +357,7 @@ int main(void)
         cmocka_unit_test(nvrtc_without_its_builtins_is_an_error),
         cmocka_unit_test(a_library_around_nvrtc_counts_as_another_build),
         cmocka_unit_test(the_flags_that_nvrtc_appends_are_part_of_it),
+        cmocka_unit_test(flags_that_the_key_cannot_hold_are_refused),
         cmocka_unit_test(a_toolchain_survives_the_way),
         cmocka_unit_test(nvrtc_12_works_and_is_another_toolchain),
     };

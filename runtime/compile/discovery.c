@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "cache/report.h"
+#include "runtime/template/option.h"
 
 // --- where things are looked for -----------------------------------------------------------------
 
@@ -266,14 +267,38 @@ static int ascending(const void *a, const void *b)
     return *(const int *) a - *(const int *) b;
 }
 
-static bool describe(const struct jc_nvrtc *nvrtc, struct jc_toolchain *toolchain)
+static const char *append_flags(void)
 {
     const char *flags = getenv("NVRTC_APPEND_FLAGS");
+    return flags ? flags : "";
+}
+
+// The words of the flags are in the key, but not the files that one of them may name, and one may
+// undo what the key says, such as the architecture: what no template may say, they may not either.
+static enum jc_result check_append_flags(struct jc_error *error)
+{
+    char *flags = strdup(append_flags()), *rest = NULL;
+    if (!flags)
+        return jc_fail_memory(error);
+    enum jc_result result = JC_OK;
+    for (char *flag = strtok_r(flags, " \t\n\"'", &rest); flag && result == JC_OK;
+         flag = strtok_r(NULL, " \t\n\"'", &rest)) {
+        const char *wrong = flag[0] == '-' ? jc_option_check(flag) : NULL;
+        if (wrong)
+            result = jc_fail(error, JC_ERROR_TOOLCHAIN,
+                             "NVRTC_APPEND_FLAGS in the environment has '%s': %s", flag, wrong);
+    }
+    free(flags);
+    return result;
+}
+
+static bool describe(const struct jc_nvrtc *nvrtc, struct jc_toolchain *toolchain)
+{
     const int *archs = jc_nvrtc_archs(nvrtc, &toolchain->num_archs);
     jc_nvrtc_version(nvrtc, &toolchain->major, &toolchain->minor);
     toolchain->nvrtc = strdup(jc_nvrtc_file(nvrtc));
     toolchain->build = strdup(jc_nvrtc_build(nvrtc));
-    toolchain->append_flags = strdup(flags ? flags : "");
+    toolchain->append_flags = strdup(append_flags());
     toolchain->archs = malloc(toolchain->num_archs * sizeof(*archs));
     if (!toolchain->nvrtc || !toolchain->build || !toolchain->append_flags || !toolchain->archs)
         return false;
@@ -289,7 +314,9 @@ enum jc_result jc_toolchain_find(const char *file, const char *origin, struct jc
 {
     *toolchain = (struct jc_toolchain){0};
     struct search search = {0};
-    enum jc_result result = find_library(file, origin, &search, error);
+    enum jc_result result = check_append_flags(error);
+    if (result == JC_OK)
+        result = find_library(file, origin, &search, error);
     if (result != JC_OK)
         goto error;
 
