@@ -631,6 +631,8 @@ static int try_insert(struct jc_cache *cache, struct jc_list *list,
         atomic_store_explicit(&list->stale, true, memory_order_relaxed);
         return EAGAIN;
     }
+    if (jc_writer_failure(rc) == JC_WRITER_LATER)
+        atomic_store_explicit(&list->stale, true, memory_order_relaxed);
     return rc;
 }
 
@@ -802,13 +804,14 @@ enum jc_result jc_cache_clear(struct jc_cache *cache, struct jc_error *error)
         goto restore;
     }
     int rc = jc_rotation_clear(cache, deadline);
-    if (rc == 0)
+    if (rc == 0) {
         set_state(cache, JC_CACHE_READ_WRITE, "");
-    else
+        cache->first_written = 0;
+    } else {
         result = jc_fail(error, JC_ERROR_CACHE, "%s cannot be cleared: %s", cache->folder.path,
                          rc == ETIMEDOUT ? "another process, perhaps a stopped one, holds its lock"
                                          : strerror(rc));
-    cache->first_written = 0;
+    }
     unlock_after_writing(cache);
 restore:
     errno = saved;

@@ -130,6 +130,7 @@ void jc_locks_forked(struct jc_locks *locks)
     if (locks->fd >= 0)
         close(locks->fd);
     locks->fd = -1;
+    locks->leaving = false;
     // The threads that may have held or awaited these do not exist here.
     lock_init(&locks->write, locks->write.byte);
     lock_init(&locks->data, locks->data.byte);
@@ -152,6 +153,7 @@ bool jc_locks_swap(struct jc_locks *locks, struct jc_locks *fresh)
     jc_locks_pause(locks);
     bool idle = locks->write.readers + locks->data.readers == 0 && !locks->write.writer &&
                 !locks->data.writer;
+    locks->leaving = !idle;
     if (idle) {
         int fd = locks->fd;
         bool writable = locks->writable;
@@ -269,7 +271,7 @@ static void wait_step(struct jc_lock *lock, bool for_thread, uint64_t now, uint6
 static int share(struct jc_locks *locks, struct jc_lock *lock, uint64_t now, bool first)
 {
     // While a writer is to pass, not even tries may get in its way.
-    if (lock->writer ||
+    if (lock->writer || locks->leaving ||
         (!first && must_let_pass(locks, lock, read_number(locks, PASS), now)))
         return EAGAIN;
     int rc = lock->readers > 0 ? 0 : take(locks, lock, F_RDLCK, now);

@@ -35,6 +35,7 @@ struct jc_lock {
 struct jc_locks {
     int fd;        // -1: there is nothing to lock, since nobody can write
     bool writable; // exclusive locks can be had
+    bool leaving;  // for another file: no more readers of this one. Guarded by the mutex of `data`
     atomic_uint_fast64_t seen_ns; // when the file was last known to be in its folder
     atomic_uint_fast64_t changes; // read with each lock, and so current for who holds one
     struct jc_lock write; // W
@@ -59,8 +60,8 @@ enum jc_result jc_locks_open(struct jc_locks *locks, int fd, bool writable, uint
 // where an unlock would take them away.
 void jc_locks_forked(struct jc_locks *locks);
 
-// Gives `locks` the file of `fresh`, and that the one of `locks`. False, and nothing changed, as
-// long as any of `locks` is held.
+// Gives `locks` the file of `fresh`, and that the one of `locks`. False as long as any of `locks`
+// is held, which will not be for long, since new readers have to wait from then on.
 bool jc_locks_swap(struct jc_locks *locks, struct jc_locks *fresh);
 
 // Around a fork, so that the child finds none of the mutexes locked.

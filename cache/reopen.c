@@ -3,42 +3,54 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "clock.h"
+
 // A handle without its lock file reads base segments alone. It opens the file anew in the child of
 // a fork, when it was not there at first, and when somebody has unlinked it: if that was the lock
 // file alone, one of those who use the cache makes it again. A folder that is gone stays gone.
 
-// With the cache's mutex held: threads may come here together.
-static struct jc_list *reopen(struct jc_cache *cache)
+// Threads that go on with the old file have to come to their ends first: what they do takes
+// microseconds, but a thread may have to wait for a core.
+#define DRAIN_NS UINT64_C(20000000)
+#define DRAIN_STEP_NS 50000
+
+// With the cache's mutex held: threads may come here together. False: the old file is in use.
+static bool reopen(struct jc_cache *cache, struct jc_list **replaced)
 {
     bool write = atomic_load_explicit(&cache->state, memory_order_relaxed) == JC_CACHE_READ_WRITE;
-    struct jc_list *list = NULL;
     struct jc_locks fresh;
     jc_locks_init(&fresh);
     int fd = jc_folder_file(&cache->folder, JC_LOCK_FILE, write ? O_RDWR | O_CREAT : O_RDONLY);
     bool open = fd >= 0 && jc_locks_open(&fresh, fd, write, 0) == JC_OK;
-    // A thread that goes on without a file, or with the old one, has to come to its end first.
-    if (jc_locks_swap(&cache->locks, &fresh) && open) {
-        list = cache->list;
+    bool swapped = jc_locks_swap(&cache->locks, &fresh);
+    if (swapped && open) {
+        *replaced = cache->list;
         cache->list = NULL;
         atomic_store_explicit(&cache->reopen, false, memory_order_release);
     }
     jc_locks_finish(&fresh);
-    return list;
+    return swapped;
 }
 
 bool jc_reopen(struct jc_cache *cache)
 {
+    struct jc_list *replaced = NULL;
+    uint64_t deadline = 0;
     // Acquire: pairs with the release of the thread that opened the file.
-    if (!atomic_load_explicit(&cache->reopen, memory_order_acquire))
-        return true;
-    struct jc_list *list = NULL;
-    pthread_mutex_lock(&cache->mutex);
-    if (atomic_load_explicit(&cache->reopen, memory_order_relaxed))
-        list = reopen(cache);
-    bool open = !atomic_load_explicit(&cache->reopen, memory_order_relaxed);
-    pthread_mutex_unlock(&cache->mutex);
-    jc_list_unref(list);
-    return open;
+    while (atomic_load_explicit(&cache->reopen, memory_order_acquire)) {
+        pthread_mutex_lock(&cache->mutex);
+        bool done = !atomic_load_explicit(&cache->reopen, memory_order_relaxed) ||
+                    reopen(cache, &replaced);
+        pthread_mutex_unlock(&cache->mutex);
+        uint64_t now = jc_now_ns();
+        if (deadline == 0)
+            deadline = now + DRAIN_NS;
+        if (done || now >= deadline)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = DRAIN_STEP_NS}, NULL);
+    }
+    jc_list_unref(replaced);
+    return !atomic_load_explicit(&cache->reopen, memory_order_acquire);
 }
 
 enum jc_result jc_reopen_shared(struct jc_cache *cache, uint64_t wait_ns)

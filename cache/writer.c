@@ -302,7 +302,8 @@ enum jc_writer_failure jc_writer_failure(int error)
         return JC_WRITER_MEMORY;
     case EMFILE:
     case ENFILE:
-    case ESTALE:
+    case ENOENT: // taken away by somebody who did not have our lock
+    case ESTALE: // the lock file
         return JC_WRITER_LATER;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:

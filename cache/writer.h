@@ -61,7 +61,7 @@ enum jc_writer_failure {
     JC_WRITER_BAD,      // the segment is damaged: set it aside
     JC_WRITER_TIMEOUT,  // D was not had
     JC_WRITER_MEMORY,   // no memory
-    JC_WRITER_LATER,    // no descriptors, or the lock file is gone: may pass
+    JC_WRITER_LATER,    // no descriptors, or a file is gone: may pass
     JC_WRITER_DISK      // full or failing, or no address space: write no more
 };
 enum jc_writer_failure jc_writer_failure(int error);
