@@ -189,7 +189,7 @@ static void tell_remembered(struct prewarm *prewarm, const struct flight *flight
 // --- records -------------------------------------------------------------------------------------
 
 // The text says everything that a template is: its description, unless the source begins with it,
-// and its source. The headers are beside it in the payload.
+// and its source. What the compiler gets of it is in the payload.
 static enum jc_result template_text(struct prewarm *prewarm, struct jc_buffer *text)
 {
     const struct jc_template *tmpl = prewarm->tmpl;
@@ -211,9 +211,14 @@ static enum jc_result template_text(struct prewarm *prewarm, struct jc_buffer *t
     return text->failed ? jc_fail_memory(prewarm->error) : JC_OK;
 }
 
-static void encode_headers(const struct jc_closure *closure, struct jc_buffer *payload)
+// u32 count, then name and text of each file, as fields of buffer.h: first the source, without a
+// name, then the template's own headers. All have their includes respelled; as its author wrote
+// them, those of the source may mean other files once they all lie in one place.
+static void encode_files(const struct jc_closure *closure, struct jc_buffer *payload)
 {
-    jc_buffer_u32(payload, (uint32_t) closure->num_headers);
+    jc_buffer_u32(payload, (uint32_t) closure->num_headers + 1);
+    jc_buffer_field_string(payload, "");
+    jc_buffer_field_string(payload, closure->source);
     for (size_t i = 0; i < closure->num_headers; i++) {
         jc_buffer_field_string(payload, closure->headers[i].name);
         jc_buffer_field_string(payload, closure->headers[i].text);
@@ -226,7 +231,7 @@ static enum jc_result store_template(struct prewarm *prewarm)
     struct jc_buffer text = {0}, metadata = {0}, payload = {0};
     enum jc_result result = template_text(prewarm, &text);
     jc_buffer_print(&metadata, "name=%s\n", prewarm->tmpl->name);
-    encode_headers(&prewarm->closure, &payload);
+    encode_files(&prewarm->closure, &payload);
     if (result == JC_OK && (metadata.failed || payload.failed))
         result = jc_fail_memory(prewarm->error);
     if (result == JC_OK) {

@@ -315,6 +315,41 @@ static void the_template_is_stored_once_and_named_by_its_variants(void **state)
     close_all(&f);
 }
 
+static void the_template_record_tells_headers_of_one_name_apart(void **state)
+{
+    (void) state;
+    static const char source[] =
+        "/*jitcache\n"
+        "kernel: k\n"
+        "include: [inc]\n"
+        "arguments:\n"
+        "  - {name: x, type: i32*}\n"
+        "*/\n"
+        "#include \"a.cuh\"\n"
+        "#include <a.cuh>\n"
+        "extern \"C\" __global__ void k(int *x) { *x = BESIDE + BELOW; }\n";
+    struct fixture f = {0};
+    put("t/a.cuh", "#define BESIDE 1\n");
+    put("t/inc/a.cuh", "#define BELOW 2\n");
+    put("t/k.cu", source);
+    open_plan(&f, "t/k.cu", NULL);
+    open_context(&f, jc_context_params(.disable = false));
+    prewarm(&f);
+    struct found_template found = {0};
+    struct jc_cache *cache = jc_context_cache(f.context);
+    assert_int_equal(jc_cache_list(cache, find_template, &found), JC_OK);
+    struct jc_record record;
+    assert_int_equal(jc_cache_find_key(cache, JC_RECORD_TEMPLATE, &found.entry.key, &record),
+                     JC_OK);
+    static const char *const parts[] = {
+        "#include \"a.cuh\"\n#include <jitcache.1/a.cuh>\nextern", "#define BESIDE 1\n",
+        "#define BELOW 2\n"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        assert_non_null(memmem(record.payload, record.payload_size, parts[i], strlen(parts[i])));
+    jc_record_finish(&record);
+    close_all(&f);
+}
+
 // Prewarms into `cache` from the folder `where` and writes key and cubin of each variant to `out`.
 static int write_variants(const char *where, const char *cache, const char *out)
 {
@@ -979,6 +1014,7 @@ int main(void)
         IN_A_FOLDER(compiles_are_counted_right_and_not_repeated),
         IN_A_FOLDER(a_variant_is_stored_with_what_is_known_of_it),
         IN_A_FOLDER(the_template_is_stored_once_and_named_by_its_variants),
+        IN_A_FOLDER(the_template_record_tells_headers_of_one_name_apart),
         IN_A_FOLDER(two_folders_and_two_processes_make_the_same_cubins),
         IN_A_FOLDER(flags_from_the_environment_make_other_variants),
         IN_A_FOLDER(checking_compiles_nothing_and_counts_what_is_missing),
