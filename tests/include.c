@@ -130,7 +130,7 @@ struct fixture {
     struct jc_error error;
 };
 
-static char dot[] = ".", cccl[] = "cccl";
+static char dot[] = ".", cccl[] = "cccl", none[] = "", lines[] = "--fmad=false -lineinfo";
 
 static enum jc_result follow(struct fixture *fixture, const char *dir, const char *source)
 {
@@ -150,7 +150,7 @@ static enum jc_result follow(struct fixture *fixture, const char *dir, const cha
         .include = fixture->include, .num_include = 2};
     fixture->toolchain = (struct jc_toolchain){
         .major = 13, .include = fixture->toolkit, .roots = {dot, cccl}, .num_roots = 2,
-        .include_major = 13};
+        .include_major = 13, .append_flags = none};
     fixture->error.text[0] = '\0';
     return jc_includes_follow(fixture->includes, &fixture->tmpl, &fixture->toolchain,
                               &fixture->closure, &fixture->error);
@@ -181,6 +181,48 @@ static void assert_lists(const struct fixture *fixture, const char *line)
 {
     if (!strstr(fixture->closure.list, line))
         fail_msg("'%s' is not in:\n%s", line, fixture->closure.list);
+}
+
+static void the_files_name_counts_where_the_code_may_tell_it(void **state)
+{
+    (void) state;
+    put("t/tells.h", "static const char *file = __builtin_FILE();\n");
+    put("toolkit/tells.h", "#define check(x) assert(x)\n");
+    put("toolkit/silent.h", "static_assert(true, \"\"); int MY__FILE__;\n");
+    static const struct {
+        const char *source;
+        bool tells;
+    } cases[] = {
+        {"int a;\n", false},
+        {"const char *a = __FILE__;\n", true},
+        {"void a() { assert(1); }\n", true},
+        {"static_assert(true, \"\");\n", false},
+        {"#include \"tells.h\"\n", true},
+        {"#include <tells.h>\n", true},
+        {"#include <silent.h>\n", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture fixture = {0};
+        follow_well(&fixture, "t", cases[i].source);
+        if (!strstr(fixture.closure.list, "file=k.cu\n") == cases[i].tells)
+            fail_msg("%s: %s", cases[i].source, fixture.closure.list);
+        finish(&fixture);
+    }
+    struct fixture fixture = {0};
+    follow_well(&fixture, "t", cases[0].source);
+    const char *const options[] = {"-lineinfo"};
+    struct jc_closure closure;
+    fixture.tmpl.options = options;
+    fixture.tmpl.num_options = 1;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(jc_includes_follow(fixture.includes, &fixture.tmpl, &fixture.toolchain,
+                                            &closure, NULL), JC_OK);
+        assert_non_null(strstr(closure.list, "file=k.cu\n"));
+        jc_closure_finish(&closure);
+        fixture.tmpl.num_options = 0;
+        fixture.toolchain.append_flags = lines;
+    }
+    finish(&fixture);
 }
 
 static void headers_are_followed_wherever_they_lie(void **state)
@@ -393,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_include_is_seen_and_nothing_else),
 #define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+        IN_A_FOLDER(the_files_name_counts_where_the_code_may_tell_it),
         IN_A_FOLDER(headers_are_followed_wherever_they_lie),
         IN_A_FOLDER(one_file_has_one_name_however_it_is_spelled),
         IN_A_FOLDER(two_files_of_one_name_are_kept_apart),

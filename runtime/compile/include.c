@@ -1,5 +1,6 @@
 #include "include.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -97,6 +98,19 @@ static char *folder_of(struct jc_arena *arena, const char *path)
     return jc_arena_copy(arena, path, slash ? (size_t) (slash - path) + 1 : 0);
 }
 
+// Whether the name of the file that is compiled may reach the machine code through this text. A
+// word that begins with one of these counts, in a comment too.
+static bool tells_file(const char *text)
+{
+    static const char *const words[] = {"__FILE__", "__BASE_FILE__", "__builtin_FILE",
+                                        "source_location", "assert"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        for (const char *at = text; (at = strstr(at, words[i])); at++)
+            if (at == text || !(isalnum((unsigned char) at[-1]) || at[-1] == '_'))
+                return true;
+    return false;
+}
+
 // --- the toolkit ---------------------------------------------------------------------------------
 
 struct toolkit_file {
@@ -112,6 +126,7 @@ struct toolkit_file {
     const char **absent;
     size_t num_absent;
     bool computed; // has an include that cannot be followed
+    bool tells_file; // see tells_file()
     unsigned long seen; // by which walk
 };
 
@@ -284,6 +299,7 @@ static enum jc_result toolkit_scan(struct jc_includes *includes,
         return result;
     struct jc_key digest = jc_key_of(text, size);
     jc_key_format(&digest, file->digest);
+    file->tells_file = tells_file(text);
     result = toolkit_follow(includes, toolchain, file, text, size);
     file->scanned = result == JC_OK;
     free(text);
@@ -587,9 +603,31 @@ static void print_digest(struct jc_buffer *list, const char *text)
     jc_buffer_print(list, "%s\n", digest);
 }
 
+// The same through an option: line numbers for a profiler or a debugger.
+static bool option_tells_file(const char *option)
+{
+    return strstr(option, "lineinfo") || strstr(option, "line-info") || strstr(option, "-G")
+        || strstr(option, "device-debug");
+}
+
+// Two files of one text are one template, unless it can tell which of them it is.
+static bool source_is_told(const struct walk *walk)
+{
+    bool told = option_tells_file(walk->toolchain->append_flags);
+    for (size_t i = 0; i < walk->tmpl->num_options && !told; i++)
+        told = option_tells_file(walk->tmpl->options[i]);
+    for (size_t i = 0; i < walk->own.count && !told; i++)
+        told = tells_file(((const struct own_file *) walk->own.items[i])->respelled);
+    for (size_t i = 0; i < walk->toolkit.count && !told; i++)
+        told = ((const struct toolkit_file *) walk->toolkit.items[i])->tells_file;
+    return told;
+}
+
 static char *make_list(struct walk *walk)
 {
     struct jc_buffer list = {0};
+    if (source_is_told(walk))
+        jc_buffer_print(&list, "file=%s\n", walk->tmpl->base_name);
     for (size_t i = 0; i < walk->own.count; i++) {
         const struct own_file *file = walk->own.items[i];
         if (i == 0)

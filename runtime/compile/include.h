@@ -30,7 +30,8 @@ struct jc_closure {
     char *source; // the template's, its includes respelled
     struct jc_job_header *headers;
     size_t num_headers;
-    // What the digest is of, a line each: "source=DIGEST", "header=NAME DIGEST",
+    // What the digest is of, a line each: "file=NAME" where the code may have the source's name in
+    // it, through __FILE__ or -lineinfo, "source=DIGEST", "header=NAME DIGEST",
     // "toolkit=NAME DIGEST", "computed=NAME", "absent=NAME".
     char *list;
     char digest[JC_KEY_STRING_SIZE];
