@@ -1,7 +1,7 @@
-// The inside of a cache handle, shared by the files that make it up: cache.c has the public calls,
-// list.c the segments that are read, rotation.c the changes to that list, vet.c what happens after
-// a crash of the machine, fork.c the handler for forks, reopen.c the lock file when it has to be
-// opened again.
+// The inside of a cache handle, shared by the files that make it up: cache.c makes and ends a
+// handle, lookup.c, insertion.c and listing.c have the other public calls, list.c the segments that
+// are read, rotation.c the changes to that list, vet.c what happens after a crash of the machine,
+// fork.c the handler for forks, reopen.c the lock file when it has to be opened again.
 
 #ifndef JC_CACHE_H
 #define JC_CACHE_H
@@ -102,6 +102,21 @@ static inline void jc_count(atomic_uint_fast64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+// --- cache.c
+
+enum jc_cache_state jc_cache_state_now(const struct jc_cache *cache);
+
+// `reason` must live as long as the cache.
+void jc_cache_set_state(struct jc_cache *cache, enum jc_cache_state state, const char *reason);
+
+// Gives W back and does what had to wait for that.
+void jc_cache_end_writing(struct jc_cache *cache);
+
+static inline bool jc_cache_is_kind(enum jc_record_kind kind)
+{
+    return kind >= JC_RECORD_VARIANT && kind <= JC_RECORD_TOOLCHAIN;
+}
+
 // --- list.c
 
 // Takes D, shared, and gives the list as it is now. JC_ERROR_TIMEOUT; JC_ERROR_OUT_OF_MEMORY.
@@ -167,6 +182,9 @@ void jc_vet_boot(uint8_t boot[16]);
 // Makes sure that the segments are whole if the machine may have crashed since they were written.
 // With W held, or, where nothing can be written, D shared. JC_ERROR_TIMEOUT: not known.
 enum jc_result jc_vet(struct jc_cache *cache);
+
+// The same, at most once a minute, and tells the others. With W held.
+enum jc_result jc_vet_and_publish(struct jc_cache *cache, uint64_t deadline_ns);
 
 // Whether this process need not do so, or has done.
 bool jc_vetted(struct jc_cache *cache);

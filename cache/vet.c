@@ -20,6 +20,9 @@
 
 #define CHILD_WAIT_NS UINT64_C(30000000000)
 
+// A look at the segments may take half a minute before it is given up: not at each insertion.
+#define VET_AGAIN_NS UINT64_C(60000000000)
+
 void jc_vet_boot(uint8_t boot[16])
 {
     char text[64];
@@ -150,4 +153,18 @@ enum jc_result jc_vet(struct jc_cache *cache)
         return result;
     atomic_store_explicit(&cache->vetted, true, memory_order_relaxed);
     return JC_OK;
+}
+
+enum jc_result jc_vet_and_publish(struct jc_cache *cache, uint64_t deadline_ns)
+{
+    if (jc_vetted(cache))
+        return JC_OK;
+    if (jc_now_ns() < cache->vet_again_ns)
+        return JC_ERROR_TIMEOUT;
+    enum jc_result result = jc_vet(cache);
+    if (result == JC_ERROR_TIMEOUT)
+        cache->vet_again_ns = jc_now_ns() + VET_AGAIN_NS;
+    if (result == JC_OK && jc_rotation_set_aside(cache, deadline_ns) == 0)
+        jc_locks_set_boot(&cache->locks, cache->boot);
+    return result;
 }
