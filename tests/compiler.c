@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -346,6 +347,29 @@ static pid_t find_worker(void)
     return pid;
 }
 
+// The answer comes while no descriptor is free. That says nothing of the kernel.
+static void an_answer_without_room_fails_its_job_alone(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_sound(NULL, A_MINUTE);
+    submit(compiler, kernel, NULL);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    struct pollfd answered = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
+    assert_int_equal(poll(&answered, 1, 120000), 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct jc_compiler_answer answer;
+    enum jc_result result = jc_compiler_take(compiler, &answer);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(result, JC_OK);
+    assert_int_equal(answer.job.result, JC_ERROR_IO);
+    assert_false(answer.lasting);
+    jc_job_answer_finish(&answer.job);
+    compile_kernel(compiler);
+    jc_compiler_destroy(&compiler);
+}
+
 static void an_idle_worker_that_is_killed_is_replaced(void **state)
 {
     (void) state;
@@ -581,6 +605,7 @@ int main(void)
         cmocka_unit_test(a_crash_is_survived_where_the_program_ignores_its_children),
         cmocka_unit_test(a_compile_that_hangs_is_killed_and_the_next_one_works),
         cmocka_unit_test(an_internal_error_of_nvrtc_is_a_failed_compile),
+        cmocka_unit_test(an_answer_without_room_fails_its_job_alone),
         cmocka_unit_test(an_idle_worker_that_is_killed_is_replaced),
         cmocka_unit_test(a_child_that_closes_its_copy_leaves_the_worker_alone),
         cmocka_unit_test(a_program_without_standard_streams_can_compile),

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -193,6 +194,69 @@ static void what_is_no_message_is_refused(void **state)
     }
 }
 
+static const char whole[] = "jcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+static void send_with_descriptors(int socket, size_t count)
+{
+    union {
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    char packet[24];
+    memcpy(packet, whole, sizeof(packet));
+    struct iovec part = {.iov_base = packet, .iov_len = sizeof(packet)};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+                            .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    for (size_t i = 0; i < count; i++)
+        memcpy(CMSG_DATA(rights) + i * sizeof(int), &socket, sizeof(int));
+    assert_int_equal(sendmsg(socket, &header, 0), sizeof(packet));
+}
+
+// The lowest free descriptor is the same as before: nothing was left open.
+static void descriptors_that_belong_to_no_message_are_closed(void **state)
+{
+    (void) state;
+    for (size_t count = 1; count <= 4; count++) {
+        int sockets[2];
+        make_sockets(sockets);
+        int before = dup(sockets[0]);
+        close(before);
+        send_with_descriptors(sockets[0], count);
+        struct jc_message message;
+        struct jc_error error;
+        assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_ERROR_CORRUPT);
+        int after = dup(sockets[0]);
+        assert_int_equal(after, before);
+        close(after);
+        close(sockets[0]);
+        close(sockets[1]);
+    }
+}
+
+static void a_message_without_room_for_its_descriptor_is_no_fault_of_the_peer(void **state)
+{
+    (void) state;
+    int sockets[2];
+    make_sockets(sockets);
+    send_with_descriptors(sockets[0], 1);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    struct jc_message message;
+    struct jc_error error;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    enum jc_result result = jc_message_receive(sockets[1], &message, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(result, JC_ERROR_IO);
+    assert_non_null(strstr(error.text, "ulimit -n"));
+    close(sockets[0]);
+    close(sockets[1]);
+}
+
 static void nothing_there_is_no_error(void **state)
 {
     (void) state;
@@ -219,6 +283,8 @@ int main(void)
         cmocka_unit_test(success_without_a_cubin_is_refused),
         cmocka_unit_test(a_large_message_arrives_whole),
         cmocka_unit_test(what_is_no_message_is_refused),
+        cmocka_unit_test(descriptors_that_belong_to_no_message_are_closed),
+        cmocka_unit_test(a_message_without_room_for_its_descriptor_is_no_fault_of_the_peer),
         cmocka_unit_test(nothing_there_is_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

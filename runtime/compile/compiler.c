@@ -420,6 +420,14 @@ static enum jc_result read_welcome(struct jc_compiler *compiler, const struct jc
                    "NVRTC or its settings changed while the program ran; start it again");
 }
 
+// The worker cannot be used, now or at all.
+static void refuse_worker(struct jc_compiler *compiler, enum jc_result result, const char *text)
+{
+    stop_worker(compiler);
+    while (compiler->waiting.first)
+        fail_first(compiler, result, false, text);
+}
+
 static enum jc_result welcome(struct jc_compiler *compiler, const struct jc_message *message,
                               struct jc_error *error)
 {
@@ -430,10 +438,24 @@ static enum jc_result welcome(struct jc_compiler *compiler, const struct jc_mess
         start_next(compiler);
         return JC_OK;
     }
-    stop_worker(compiler);
-    while (compiler->waiting.first)
-        fail_first(compiler, result, false, error->text);
+    refuse_worker(compiler, result, error->text);
     return result;
+}
+
+// A message has come, and this process had no memory or descriptor for it: that is neither the
+// worker's doing nor the job's.
+static enum jc_result miss_message(struct jc_compiler *compiler, enum jc_result result,
+                                   const struct jc_error *error)
+{
+    set_timer(compiler, 0);
+    if (compiler->state != WORKER_BUSY) {
+        refuse_worker(compiler, result, error->text);
+        return result;
+    }
+    compiler->state = WORKER_IDLE;
+    fail_first(compiler, result, false, error->text);
+    start_next(compiler);
+    return JC_OK;
 }
 
 static void take_answer(struct jc_compiler *compiler, const struct jc_message *message)
@@ -475,12 +497,14 @@ static enum jc_result handle_events(struct jc_compiler *compiler, struct jc_erro
         enum jc_result result = jc_message_receive(compiler->socket, &message, error);
         if (result == JC_ERROR_NOT_FOUND)
             break;
-        if (result != JC_OK) {
+        if (result == JC_ERROR_WORKER || result == JC_ERROR_CORRUPT) {
             lose_worker(compiler, result == JC_ERROR_WORKER ? NULL : "sent what it should not",
                         true);
             continue;
         }
-        if (compiler->state == WORKER_STARTING)
+        if (result != JC_OK)
+            result = miss_message(compiler, result, error);
+        else if (compiler->state == WORKER_STARTING)
             result = welcome(compiler, &message, error);
         else
             take_answer(compiler, &message);

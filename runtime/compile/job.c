@@ -102,8 +102,24 @@ enum jc_result jc_message_send(int socket, enum jc_message_type type, uint64_t i
     return result;
 }
 
-// Receives one packet and the descriptor beside it; -1 where there is none.
-static ssize_t receive_packet(int socket, char packet[PACKET_SIZE + 1], int *content)
+// The one descriptor of a message. Of several, which no message has, none is kept.
+static int take_descriptor(const struct cmsghdr *rights)
+{
+    if (!rights || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS)
+        return -1;
+    size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    int fd = -1;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&fd, CMSG_DATA(rights) + i * sizeof(fd), sizeof(fd));
+        if (count > 1)
+            close(fd);
+    }
+    return count == 1 ? fd : -1;
+}
+
+// Receives one packet and the descriptor beside it; -1 where there is none. `*full`: there was one,
+// and this process can have no more.
+static ssize_t receive_packet(int socket, char packet[PACKET_SIZE + 1], int *content, bool *full)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -117,11 +133,9 @@ static ssize_t receive_packet(int socket, char packet[PACKET_SIZE + 1], int *con
         got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
 
-    *content = -1;
     struct cmsghdr *rights = got < 0 ? NULL : CMSG_FIRSTHDR(&header);
-    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS
-        && rights->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(content, CMSG_DATA(rights), sizeof(int));
+    *content = take_descriptor(rights);
+    *full = got > 0 && !rights && (header.msg_flags & MSG_CTRUNC);
     return got;
 }
 
@@ -151,7 +165,8 @@ enum jc_result jc_message_receive(int socket, struct jc_message *message, struct
     *message = (struct jc_message){0};
     char packet[PACKET_SIZE + 1];
     int memfd;
-    ssize_t got = receive_packet(socket, packet, &memfd);
+    bool full;
+    ssize_t got = receive_packet(socket, packet, &memfd, &full);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return JC_ERROR_NOT_FOUND;
     if (got <= 0)
@@ -164,7 +179,10 @@ enum jc_result jc_message_receive(int socket, struct jc_message *message, struct
     jc_reader_u32(&reader);
     message->id = jc_reader_u64(&reader);
     enum jc_result result;
-    if (reader.failed || reader.left != 0 || magic != MAGIC || memfd < 0)
+    if (full)
+        result = jc_fail(error, JC_ERROR_IO, "cannot receive a message: this process has no file"
+                         " descriptor left; raise its limit (ulimit -n)");
+    else if (reader.failed || reader.left != 0 || magic != MAGIC || memfd < 0)
         result = jc_fail(error, JC_ERROR_CORRUPT, "a packet that is not a message");
     else
         result = read_content(memfd, message, error);

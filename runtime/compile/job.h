@@ -50,6 +50,7 @@ enum jc_result jc_message_send(int socket, enum jc_message_type type, uint64_t i
 
 // Receives one. JC_ERROR_NOT_FOUND: none is there now, on a socket that does not block.
 // JC_ERROR_WORKER: the peer is gone. JC_ERROR_CORRUPT: what it sent is not a message.
+// JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY: there is no room for it here; it is lost.
 enum jc_result jc_message_receive(int socket, struct jc_message *message, struct jc_error *error);
 
 // A header that is given to the compiler in memory.
