@@ -38,11 +38,15 @@ struct jc_context_params {
 // JC_ERROR_INVALID_ARGUMENT: a parameter or an environment variable that does not parse, by name.
 // JC_ERROR_OUT_OF_MEMORY. An unusable cache is no failure: see jc_cache_create.
 // Environment variables are ignored in a program that runs set-user-ID or set-group-ID.
-// Threads: a context may be used from any thread; calls that compile wait for one another.
+// Threads: a context may be used from any thread. Only one of the calls that need a compiler, from
+// jc_context_toolchain on, is at work at a time; the others wait, for all of a prewarm too.
+// Fork: a child may use the context, with a worker of its own, if no other thread was in one of
+// these calls at the fork, and may destroy it in any case.
 JC_API enum jc_result jc_context_create(const struct jc_context_params *params,
                                         struct jc_context **context, struct jc_error *error);
 
 // Stops the worker and closes the cache. Accepts NULL content and clears the handle.
+// Threads: no other call on this context may be running.
 JC_API void jc_context_destroy(struct jc_context **context);
 
 // The context's cache; never NULL, lives as long as the context.
@@ -60,7 +64,9 @@ struct jc_toolchain_info {
 };
 
 // Finds NVRTC and starts the worker, once. JC_ERROR_TOOLCHAIN: none usable, the text says where it
-// was looked for and what to install. JC_ERROR_WORKER: no worker, or of another version.
+// was looked for and what to install; or NVRTC_APPEND_FLAGS has what the key cannot hold.
+// JC_ERROR_WORKER: no worker, or of another version. JC_ERROR_IO: no descriptor is left for it.
+// JC_ERROR_OUT_OF_MEMORY, JC_ERROR_INVALID_ARGUMENT.
 // Threads: safe.
 JC_API enum jc_result jc_context_toolchain(struct jc_context *context,
                                            struct jc_toolchain_info *info, struct jc_error *error);
@@ -121,8 +127,10 @@ struct jc_prewarm_report {
 // Brings every variant of the plan into the cache, for every architecture. A variant that fails
 // does not stop the others: it is counted, told to `progress`, and kept as a failed compile for a
 // short time. Fails itself only where nothing could be done: the errors of jc_context_toolchain and
-// jc_context_arch, JC_ERROR_TEMPLATE (an include that cannot be followed), JC_ERROR_CACHE (not
-// writable and not `check`), JC_ERROR_OUT_OF_MEMORY. `*report` is filled in either way.
+// jc_context_arch, JC_ERROR_TEMPLATE (an include that cannot be followed), JC_ERROR_IO (a header
+// that cannot be read; the disk is full), JC_ERROR_LIMIT (a header over 64 MiB, or sources that a
+// record cannot hold), JC_ERROR_CACHE (not writable and not `check`), JC_ERROR_OUT_OF_MEMORY.
+// `*report` is filled in either way. Threads: safe.
 JC_API enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_plan *plan,
                                          const struct jc_prewarm_params *params,
                                          struct jc_prewarm_report *report, struct jc_error *error);

@@ -72,6 +72,7 @@ struct jc_plan;
 // arguments are tried too where no variant follows from them, at up to 2^22 points.
 // JC_ERROR_LIMIT: over 2^28 combinations of arguments that depend on one another, or over 2^20
 // variants. JC_ERROR_OUT_OF_MEMORY. `*plan` is NULL on failure. The template must outlive the plan.
+// Threads: safe.
 JC_API enum jc_result jc_plan_create(const struct jc_template *tmpl,
                                      const struct jc_plan_params *params, struct jc_plan **plan,
                                      struct jc_error *error);

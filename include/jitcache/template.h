@@ -109,7 +109,7 @@ struct jc_template_params {
 // .yaml file. Two descriptions of one source are refused.
 // JC_ERROR_TEMPLATE: malformed; the text is "file:line: field: what is wrong; what to write".
 // JC_ERROR_IO, JC_ERROR_LIMIT (front matter over 64 KiB or deeper than 8, source over 4 MiB),
-// JC_ERROR_INVALID_ARGUMENT, JC_ERROR_OUT_OF_MEMORY. `*tmpl` is NULL on failure.
+// JC_ERROR_INVALID_ARGUMENT, JC_ERROR_OUT_OF_MEMORY. `*tmpl` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_template_create(const struct jc_template_params *params,
                                          struct jc_template **tmpl, struct jc_error *error);
 
