@@ -387,6 +387,26 @@ static void what_cannot_be_followed_is_an_error_with_its_line(void **state)
     finish(&fixture);
 }
 
+static void the_clock_is_an_error_with_its_line(void **state)
+{
+    (void) state;
+    static const char *const words[] = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
+    struct fixture fixture = {0};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        char text[128], expected[64];
+        snprintf(text, sizeof(text), "// not this: %s\nconst char *when = %s;\n", words[i],
+                 words[i]);
+        snprintf(expected, sizeof(expected), "t/clock.h:2: %s", words[i]);
+        put("t/clock.h", text);
+        assert_int_equal(follow(&fixture, "t", "#include \"clock.h\"\n"), JC_ERROR_TEMPLATE);
+        assert_non_null(strstr(fixture.error.text, expected));
+        assert_int_equal(follow(&fixture, "t", text), JC_ERROR_TEMPLATE);
+        assert_non_null(strstr(fixture.error.text, "k.cu:2: "));
+    }
+    follow_well(&fixture, "t", "const char *text = \"__TIME__\"; // __DATE__\nint __TIME__s;\n");
+    finish(&fixture);
+}
+
 static void a_byte_order_mark_is_not_passed_on(void **state)
 {
     (void) state;
@@ -443,6 +463,7 @@ int main(void)
         IN_A_FOLDER(the_digest_follows_every_byte_that_is_read),
         IN_A_FOLDER(the_folder_is_not_in_the_digest),
         IN_A_FOLDER(what_cannot_be_followed_is_an_error_with_its_line),
+        IN_A_FOLDER(the_clock_is_an_error_with_its_line),
         IN_A_FOLDER(a_byte_order_mark_is_not_passed_on),
         IN_A_FOLDER(a_nul_byte_is_an_error),
         IN_A_FOLDER(a_template_without_a_folder_still_finds_the_device_header),

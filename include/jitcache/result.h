@@ -9,7 +9,8 @@
 // sets fields of a later version sets it. It is copied, so it need only live until the call
 // returns. A program and a library of different versions understand each other: fields that the
 // older one does not have are zero, and one that is set and not known is an error
-// (JC_ERROR_INVALID_ARGUMENT).
+// (JC_ERROR_INVALID_ARGUMENT). Structs that the library fills in, and elements of arrays, have no
+// size: they change only with the library's soname.
 
 #ifndef JITCACHE_RESULT_H
 #define JITCACHE_RESULT_H

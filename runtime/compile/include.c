@@ -506,6 +506,23 @@ static enum jc_result check_reference(const struct walk *walk, const struct own_
     return JC_OK;
 }
 
+// The clock in a cubin would make two of one key.
+static enum jc_result check_clock(const struct walk *walk, const struct own_file *file)
+{
+    static const char *const words[] = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
+    struct jc_scanner scanner = {.next = file->text, .end = file->text + file->size, .line = 1};
+    struct jc_token token;
+    while ((token = jc_scanner_next(&scanner)).kind != JC_TOKEN_END)
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+            if (token.kind == JC_TOKEN_WORD && strlen(words[i]) == token.size &&
+                memcmp(words[i], token.text, token.size) == 0)
+                return jc_fail(walk->error, JC_ERROR_TEMPLATE,
+                               "%s:%u: %s makes another kernel at each compile, and all of them"
+                               " have one key; take it out, or pass it as an argument",
+                               file->path, token.line, words[i]);
+    return JC_OK;
+}
+
 // Writes a reference to an own file as <name>, in which NVRTC looks for that very name alone. At
 // the top "name" means the same, and is left as its author wrote it.
 static void respell(struct jc_buffer *out, const struct own_file *from,
@@ -525,7 +542,7 @@ static enum jc_result follow_own(struct walk *walk, struct own_file *file)
     struct jc_scanner scanner = {.next = file->text, .end = file->text + file->size, .line = 1};
     struct jc_reference reference;
     const char *written = file->text;
-    enum jc_result result = JC_OK;
+    enum jc_result result = check_clock(walk, file);
     while (result == JC_OK && jc_directive_next(&scanner, &reference)) {
         struct target target = {0};
         char *name = jc_arena_copy(&walk->arena, reference.name, reference.name_size);

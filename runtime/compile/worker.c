@@ -146,8 +146,8 @@ int main(void)
         return 2;
     }
     leave_parent();
-    // Where there is a driver, NVRTC keeps a cache of its own below the home folder, and a cubin from
-    // there comes without what ptxas says of it. Ours is the cache here.
+    // Where there is a driver, NVRTC keeps a cache of its own below the home folder, and a cubin
+    // from there comes without what ptxas says of it. Ours is the cache here.
     setenv("CUDA_CACHE_DISABLE", "1", 1);
     // NVRTC stays open to the end: its threads and its exit handlers are its own affair.
     static struct worker worker;
