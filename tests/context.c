@@ -5,7 +5,6 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,54 +16,20 @@
 
 #include <jitcache/jitcache.h>
 
+#include "scratch.h"
+
 // --- a folder for each test ----------------------------------------------------------------------
 
-static char folder[PATH_MAX];
 static char forward[PATH_MAX]; // the NVRTC that counts
 static char count_file[PATH_MAX];
 static char real_nvrtc[PATH_MAX];
 static char real_builtins[PATH_MAX];
 
-static const char *in_folder(const char *name)
-{
-    static char paths[4][PATH_MAX];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    assert_true(snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    char path[PATH_MAX];
-    strcpy(path, in_folder(name));
-    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *stream = fopen(path, "w");
-    assert_non_null(stream);
-    fputs(text, stream);
-    assert_int_equal(fclose(stream), 0);
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void) status;
-    (void) type;
-    (void) walk;
-    return remove(path);
-}
-
 static int set_up(void **state)
 {
-    (void) state;
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/jitcache-context-XXXXXX", base ? base : P_tmpdir);
-    if (!mkdtemp(folder))
+    if (scratch_setup(state) != 0)
         return -1;
-    strcpy(count_file, in_folder("count"));
+    strcpy(count_file, scratch_path("count"));
     setenv("JITCACHE_REAL_NVRTC", real_nvrtc, 1);
     setenv("JITCACHE_NVRTC_COUNT", count_file, 1);
     return 0;
@@ -72,13 +37,12 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void) state;
     static const char *const variables[] = {
         "JITCACHE_REAL_NVRTC", "JITCACHE_NVRTC_COUNT", "JITCACHE_NVRTC_ACT",
         "JITCACHE_NVRTC_VERSION", "NVRTC_APPEND_FLAGS"};
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         unsetenv(variables[i]);
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return scratch_teardown(state);
 }
 
 // How many compiles there were since the last time this was asked.
@@ -113,7 +77,7 @@ struct fixture {
 static void open_context(struct fixture *fixture, const struct jc_context_params *params)
 {
     struct jc_context_params own = *params;
-    own.dir = own.dir ? own.dir : in_folder("cache");
+    own.dir = own.dir ? own.dir : scratch_path("cache");
     own.nvrtc = own.nvrtc ? own.nvrtc : forward;
     if (jc_context_create(&own, &fixture->context, &fixture->error) != JC_OK)
         fail_msg("%s", fixture->error.text);
@@ -122,7 +86,7 @@ static void open_context(struct fixture *fixture, const struct jc_context_params
 static void open_plan(struct fixture *fixture, const char *file,
                       const struct jc_plan_params *params)
 {
-    if (jc_template_create(jc_template_params(.file = in_folder(file)), &fixture->tmpl,
+    if (jc_template_create(jc_template_params(.file = scratch_path(file)), &fixture->tmpl,
                            &fixture->error) != JC_OK
         || jc_plan_create(fixture->tmpl, params, &fixture->plan, &fixture->error) != JC_OK)
         fail_msg("%s", fixture->error.text);
@@ -208,9 +172,9 @@ static void open_four(struct fixture *fixture, const char *where)
 {
     char name[64];
     snprintf(name, sizeof(name), "%s/part.h", where);
-    put(name, part);
+    scratch_put(name, part);
     snprintf(name, sizeof(name), "%s/k.cu", where);
-    put(name, four);
+    scratch_put(name, four);
     open_plan(fixture, name, jc_plan_params());
 }
 
@@ -329,9 +293,9 @@ static void the_template_record_tells_headers_of_one_name_apart(void **state)
         "#include <a.cuh>\n"
         "extern \"C\" __global__ void k(int *x) { *x = BESIDE + BELOW; }\n";
     struct fixture f = {0};
-    put("t/a.cuh", "#define BESIDE 1\n");
-    put("t/inc/a.cuh", "#define BELOW 2\n");
-    put("t/k.cu", source);
+    scratch_put("t/a.cuh", "#define BESIDE 1\n");
+    scratch_put("t/inc/a.cuh", "#define BELOW 2\n");
+    scratch_put("t/k.cu", source);
     open_plan(&f, "t/k.cu", NULL);
     open_context(&f, jc_context_params(.disable = false));
     prewarm(&f);
@@ -382,8 +346,8 @@ static void two_folders_and_two_processes_make_the_same_cubins(void **state)
         pid_t child = fork();
         if (child == 0) {
             char cache[PATH_MAX], out[PATH_MAX];
-            strcpy(cache, in_folder(caches[i]));
-            strcpy(out, in_folder(outs[i]));
+            strcpy(cache, scratch_path(caches[i]));
+            strcpy(out, scratch_path(outs[i]));
             _exit(write_variants(where[i], cache, out));
         }
         int status;
@@ -391,7 +355,7 @@ static void two_folders_and_two_processes_make_the_same_cubins(void **state)
         assert_int_equal(status, 0);
     }
     static char first[1 << 20], second[1 << 20];
-    FILE *a = fopen(in_folder("out1"), "r"), *b = fopen(in_folder("out2"), "r");
+    FILE *a = fopen(scratch_path("out1"), "r"), *b = fopen(scratch_path("out2"), "r");
     size_t size = fread(first, 1, sizeof(first), a);
     assert_true(size > 1000 && size < sizeof(first));
     assert_int_equal(fread(second, 1, sizeof(second), b), size);
@@ -479,7 +443,7 @@ static void wrong_architectures_are_told_apart(void **state)
 // A kernel whose variant with mode b does not compile.
 static void open_half_broken(struct fixture *f)
 {
-    put("t/k.cu",
+    scratch_put("t/k.cu",
         "/*jitcache\n"
         "kernel: k\n"
         "parameters:\n"
@@ -547,10 +511,10 @@ static void a_remembered_failure_speaks_of_the_file_at_hand(void **state)
     static const char source[] = "extern \"C\" __global__ void k(int *x, float n)\n"
                                  "{ *x = broken; }\n";
     struct fixture f = {0};
-    put("t/k.yaml", description);
-    put("t/k.cu", source);
-    put("other/oak.yaml", description);
-    put("other/oak.cu", source);
+    scratch_put("t/k.yaml", description);
+    scratch_put("t/k.cu", source);
+    scratch_put("other/oak.yaml", description);
+    scratch_put("other/oak.cu", source);
     open_plan(&f, "t/k.yaml", jc_plan_params());
     open_context(&f, jc_context_params(.disable = false));
     prewarm(&f);
@@ -582,9 +546,10 @@ static void a_warning_of_the_compiler_is_logged_once(void **state)
     const struct jc_log log = {.write = count_line, .user = &count, .level = JC_LOG_WARNING};
     const struct jc_setting values = {.name = "N", .value = "1,2,3"};
     struct fixture f = {0};
-    put("t/k.cu", "/*jitcache\nkernel: k\nparameters: [{name: N}]\n"
-                  "arguments: [{name: x, type: i32*}]\n*/\n#include <jitcache.cuh>\n"
-                  "extern \"C\" __global__ void k(int *x) { int unused; *x = JC_PARAM(N); }\n");
+    scratch_put("t/k.cu", "/*jitcache\nkernel: k\nparameters: [{name: N}]\n"
+                          "arguments: [{name: x, type: i32*}]\n*/\n#include <jitcache.cuh>\n"
+                          "extern \"C\" __global__ void k(int *x)\n"
+                          "{ int unused; *x = JC_PARAM(N); }\n");
     open_plan(&f, "t/k.cu", jc_plan_params(.parameters = &values, .num_parameters = 1));
     open_context(&f, jc_context_params(.log = &log));
     prewarm(&f);
@@ -619,7 +584,7 @@ static void a_hanging_compile_ends_with_the_time_limit(void **state)
     struct fixture f = {0};
     open_four(&f, "t");
     char value[PATH_MAX + 8];
-    snprintf(value, sizeof(value), "hang:%s", in_folder("mark"));
+    snprintf(value, sizeof(value), "hang:%s", scratch_path("mark"));
     setenv("JITCACHE_NVRTC_ACT", value, 1);
     open_context(&f, jc_context_params(.compile_timeout_ns = UINT64_C(2000000000)));
     prewarm(&f);
@@ -649,7 +614,7 @@ static void progress_can_stop_it(void **state)
 static void fail_source(const char *source, const char *says, size_t max_lines)
 {
     struct fixture f = {0};
-    put("t/k.cu", source);
+    scratch_put("t/k.cu", source);
     open_plan(&f, "t/k.cu", jc_plan_params());
     open_context(&f, jc_context_params(.disable = false));
     prewarm(&f);
@@ -710,10 +675,10 @@ static void a_computed_include_is_an_error_before_anything_compiles(void **state
 {
     (void) state;
     struct fixture f = {0};
-    put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
-                  "#define NAME \"part.h\"\n"
-                  "#include NAME\n"
-                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    scratch_put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
+                          "#define NAME \"part.h\"\n"
+                          "#include NAME\n"
+                          "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
     open_plan(&f, "t/k.cu", jc_plan_params());
     open_context(&f, jc_context_params(.disable = false));
     assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){0}), JC_ERROR_TEMPLATE);
@@ -767,14 +732,14 @@ static void missing_toolkit_headers_matter_where_they_are_needed(void **state)
     // An NVRTC that says it is of a version for which no headers are installed, in a folder of its
     // own with what it wants to see beside it.
     struct fixture f = {0};
-    put("nvrtc/empty", "");
-    assert_int_equal(symlink(real_builtins, in_folder("nvrtc/libnvrtc-builtins.so.98.0")), 0);
+    scratch_put("nvrtc/empty", "");
+    assert_int_equal(symlink(real_builtins, scratch_path("nvrtc/libnvrtc-builtins.so.98.0")), 0);
     setenv("JITCACHE_NVRTC_VERSION", "98.0", 1);
     char command[2 * PATH_MAX + 16];
-    snprintf(command, sizeof(command), "cp '%s' '%s'", forward, in_folder("nvrtc/lib.so"));
+    snprintf(command, sizeof(command), "cp '%s' '%s'", forward, scratch_path("nvrtc/lib.so"));
     assert_int_equal(system(command), 0);
     char nvrtc[PATH_MAX];
-    strcpy(nvrtc, in_folder("nvrtc/lib.so"));
+    strcpy(nvrtc, scratch_path("nvrtc/lib.so"));
     open_context(&f, jc_context_params(.nvrtc = nvrtc));
 
     open_four(&f, "t");
@@ -783,9 +748,9 @@ static void missing_toolkit_headers_matter_where_they_are_needed(void **state)
     jc_plan_destroy(&f.plan);
     jc_template_destroy(&f.tmpl);
 
-    put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
-                  "#include <cuda_fp16.h>\n"
-                  "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
+    scratch_put("t/k.cu", "/*jitcache\nkernel: k\narguments: [{name: x, type: i32*}]\n*/\n"
+                          "#include <cuda_fp16.h>\n"
+                          "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
     open_plan(&f, "t/k.cu", jc_plan_params());
     prewarm(&f);
     assert_report(&f, 0, 0, 0, 1);
@@ -924,8 +889,8 @@ static void wrong_settings_are_named(void **state)
         struct jc_context *context;
         struct jc_error error;
         setenv(cases[i].variable, cases[i].value, 1);
-        assert_int_equal(jc_context_create(jc_context_params(.dir = in_folder("cache")), &context,
-                                           &error), JC_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache")),
+                                           &context, &error), JC_ERROR_INVALID_ARGUMENT);
         unsetenv(cases[i].variable);
         assert_null(context);
         if (!strstr(error.text, cases[i].variable) || !strstr(error.text, cases[i].value)
@@ -939,18 +904,18 @@ static void settings_of_the_environment_are_taken_and_yield_to_fields(void **sta
     (void) state;
     struct fixture f = {0};
     struct jc_cache_info info;
-    setenv("JITCACHE_DIR", in_folder("environment"), 1);
+    setenv("JITCACHE_DIR", scratch_path("environment"), 1);
     setenv("JITCACHE_MAX_BYTES", "64M", 1);
     assert_int_equal(jc_context_create(NULL, &f.context, &f.error), JC_OK);
     jc_cache_info(jc_context_cache(f.context), &info);
-    assert_string_equal(info.dir, in_folder("environment"));
+    assert_string_equal(info.dir, scratch_path("environment"));
     assert_int_equal(info.max_bytes, 64 << 20);
     jc_context_destroy(&f.context);
-    assert_int_equal(jc_context_create(jc_context_params(.dir = in_folder("field"),
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("field"),
                                                          .max_bytes = 32 << 20),
                                        &f.context, &f.error), JC_OK);
     jc_cache_info(jc_context_cache(f.context), &info);
-    assert_string_equal(info.dir, in_folder("field"));
+    assert_string_equal(info.dir, scratch_path("field"));
     assert_int_equal(info.max_bytes, 32 << 20);
     jc_context_destroy(&f.context);
     setenv("JITCACHE_DISABLE", "1", 1);

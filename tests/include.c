@@ -5,7 +5,6 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "runtime/compile/directive.h"
 #include "runtime/compile/include.h"
+#include "scratch.h"
 
 // --- directives ----------------------------------------------------------------------------------
 
@@ -79,46 +79,6 @@ static void every_include_is_seen_and_nothing_else(void **state)
 
 // --- closures ------------------------------------------------------------------------------------
 
-static char folder[PATH_MAX];
-
-// Writes a file below the folder, making the folders that its name needs.
-static void put(const char *name, const char *text)
-{
-    char path[PATH_MAX];
-    assert_true(snprintf(path, sizeof(path), "%s/%s", folder, name) < PATH_MAX);
-    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *stream = fopen(path, "w");
-    assert_non_null(stream);
-    fputs(text, stream);
-    assert_int_equal(fclose(stream), 0);
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void) status;
-    (void) type;
-    (void) walk;
-    return remove(path);
-}
-
-static int make_folder(void **state)
-{
-    (void) state;
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/jitcache-include-XXXXXX", base ? base : P_tmpdir);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void) state;
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 // A template below the folder, with one include folder or two.
 struct fixture {
     char file[PATH_MAX], dir[PATH_MAX], first[PATH_MAX], second[PATH_MAX], toolkit[PATH_MAX];
@@ -137,11 +97,11 @@ static enum jc_result follow(struct fixture *fixture, const char *dir, const cha
     if (!fixture->includes)
         assert_int_equal(jc_includes_create(&fixture->includes, NULL), JC_OK);
     jc_closure_finish(&fixture->closure);
-    assert_true(snprintf(fixture->dir, PATH_MAX, "%s/%s", folder, dir) < PATH_MAX);
-    assert_true(snprintf(fixture->file, PATH_MAX, "%s/%s/k.cu", folder, dir) < PATH_MAX);
-    assert_true(snprintf(fixture->first, PATH_MAX, "%s/first", folder) < PATH_MAX);
-    assert_true(snprintf(fixture->second, PATH_MAX, "%s/second", folder) < PATH_MAX);
-    assert_true(snprintf(fixture->toolkit, PATH_MAX, "%s/toolkit", folder) < PATH_MAX);
+    assert_true(snprintf(fixture->dir, PATH_MAX, "%s/%s", scratch, dir) < PATH_MAX);
+    assert_true(snprintf(fixture->file, PATH_MAX, "%s/%s/k.cu", scratch, dir) < PATH_MAX);
+    assert_true(snprintf(fixture->first, PATH_MAX, "%s/first", scratch) < PATH_MAX);
+    assert_true(snprintf(fixture->second, PATH_MAX, "%s/second", scratch) < PATH_MAX);
+    assert_true(snprintf(fixture->toolkit, PATH_MAX, "%s/toolkit", scratch) < PATH_MAX);
     fixture->include[0] = fixture->first;
     fixture->include[1] = fixture->second;
     fixture->tmpl = (struct jc_template){
@@ -186,9 +146,9 @@ static void assert_lists(const struct fixture *fixture, const char *line)
 static void the_files_name_counts_where_the_code_may_tell_it(void **state)
 {
     (void) state;
-    put("t/tells.h", "static const char *file = __builtin_FILE();\n");
-    put("toolkit/tells.h", "#define check(x) assert(x)\n");
-    put("toolkit/silent.h", "static_assert(true, \"\"); int MY__FILE__;\n");
+    scratch_put("t/tells.h", "static const char *file = __builtin_FILE();\n");
+    scratch_put("toolkit/tells.h", "#define check(x) assert(x)\n");
+    scratch_put("toolkit/silent.h", "static_assert(true, \"\"); int MY__FILE__;\n");
     static const struct {
         const char *source;
         bool tells;
@@ -228,15 +188,15 @@ static void the_files_name_counts_where_the_code_may_tell_it(void **state)
 static void headers_are_followed_wherever_they_lie(void **state)
 {
     (void) state;
-    put("t/beside.h", "#include \"sub/nested.h\"\n#include <inc.h>\n");
-    put("t/sub/nested.h", "#include \"deep.h\"\n#include \"top.h\"\n");
-    put("t/sub/deep.h", "#pragma once\n");
-    put("t/top.h", "");
-    put("up.h", "");
-    put("first/inc.h", "#include \"private.h\"\n");
-    put("first/private.h", "");
-    put("second/inc.h", "never reached\n");
-    put("second/only.h", "");
+    scratch_put("t/beside.h", "#include \"sub/nested.h\"\n#include <inc.h>\n");
+    scratch_put("t/sub/nested.h", "#include \"deep.h\"\n#include \"top.h\"\n");
+    scratch_put("t/sub/deep.h", "#pragma once\n");
+    scratch_put("t/top.h", "");
+    scratch_put("up.h", "");
+    scratch_put("first/inc.h", "#include \"private.h\"\n");
+    scratch_put("first/private.h", "");
+    scratch_put("second/inc.h", "never reached\n");
+    scratch_put("second/only.h", "");
     struct fixture fixture = {0};
     follow_well(&fixture, "t", "#include \"beside.h\"\n#include \"../up.h\"\n#include <only.h>\n"
                                "#include <jitcache.cuh>\n");
@@ -251,15 +211,16 @@ static void headers_are_followed_wherever_they_lie(void **state)
     }
     assert_non_null(strstr(header(&fixture, "jitcache.cuh"), "#define JC_PARAM(name)"));
     assert_string_equal(header(&fixture, "inc.h"), "#include \"private.h\"\n");
-    assert_null(strstr(fixture.closure.list, folder)); // no path gets into a key
+    assert_null(strstr(fixture.closure.list, scratch)); // no path gets into a key
     finish(&fixture);
 }
 
 static void one_file_has_one_name_however_it_is_spelled(void **state)
 {
     (void) state;
-    put("t/a.h", "#pragma once\n");
-    put("t/sub/b.h", "#include \"../a.h\"\n#include \"./../sub/../a.h\"\n#include \"b.h\"\n");
+    scratch_put("t/a.h", "#pragma once\n");
+    scratch_put("t/sub/b.h",
+                "#include \"../a.h\"\n#include \"./../sub/../a.h\"\n#include \"b.h\"\n");
     struct fixture fixture = {0};
     follow_well(&fixture, "t", "#include \"a.h\"\n#include \"./a.h\"\n#include \"sub/b.h\"\n");
     assert_int_equal(fixture.closure.num_headers, 2);
@@ -274,9 +235,9 @@ static void one_file_has_one_name_however_it_is_spelled(void **state)
 static void two_files_of_one_name_are_kept_apart(void **state)
 {
     (void) state;
-    put("t/a.h", "// beside the template\n#include <a.h>\n");
-    put("first/a.h", "// in the first folder\n#include \"b.h\"\n");
-    put("first/b.h", "");
+    scratch_put("t/a.h", "// beside the template\n#include <a.h>\n");
+    scratch_put("first/a.h", "// in the first folder\n#include \"b.h\"\n");
+    scratch_put("first/b.h", "");
     struct fixture fixture = {0};
     follow_well(&fixture, "t", "#include \"a.h\"\n");
     assert_int_equal(fixture.closure.num_headers, 3);
@@ -290,13 +251,13 @@ static void two_files_of_one_name_are_kept_apart(void **state)
 static void the_toolkit_counts_by_name_and_content(void **state)
 {
     (void) state;
-    put("toolkit/cuda_fp16.h", "#include \"crt/inner.h\"\n#include <cuda/std/x>\n"
-                               "#include <host_only.h>\n#include COMPUTED\n");
-    put("toolkit/crt/inner.h", "#include \"next.h\"\n#include \"cuda_fp16.h\"\n");
-    put("toolkit/crt/next.h", "");
-    put("toolkit/cccl/cuda/std/x", "#include <cuda/std/y>\n");
-    put("toolkit/cccl/cuda/std/y", "");
-    put("toolkit/unused.h", "");
+    scratch_put("toolkit/cuda_fp16.h", "#include \"crt/inner.h\"\n#include <cuda/std/x>\n"
+                                       "#include <host_only.h>\n#include COMPUTED\n");
+    scratch_put("toolkit/crt/inner.h", "#include \"next.h\"\n#include \"cuda_fp16.h\"\n");
+    scratch_put("toolkit/crt/next.h", "");
+    scratch_put("toolkit/cccl/cuda/std/x", "#include <cuda/std/y>\n");
+    scratch_put("toolkit/cccl/cuda/std/y", "");
+    scratch_put("toolkit/unused.h", "");
     struct fixture fixture = {0};
     follow_well(&fixture, "t", "#include <cuda_fp16.h>\n#include \"absent.h\"\n");
     assert_int_equal(fixture.closure.num_headers, 0);
@@ -308,7 +269,7 @@ static void the_toolkit_counts_by_name_and_content(void **state)
     assert_lists(&fixture, "computed=cuda_fp16.h 13.0\n");
     assert_lists(&fixture, "absent=absent.h\nabsent=host_only.h\n");
     assert_null(strstr(fixture.closure.list, "unused.h"));
-    assert_null(strstr(fixture.closure.list, folder));
+    assert_null(strstr(fixture.closure.list, scratch));
     finish(&fixture);
 }
 
@@ -324,10 +285,10 @@ static void the_digest_follows_every_byte_that_is_read(void **state)
         {"toolkit/tool2.h", "int other;\n"},
         {"first/later.h", "\n"},
     };
-    put("t/a.h", "#include \"n.h\"\n#include <tool.h>\n#include <later.h>\n");
-    put("t/n.h", "");
-    put("toolkit/tool.h", "#include \"tool2.h\"\n");
-    put("toolkit/tool2.h", "");
+    scratch_put("t/a.h", "#include \"n.h\"\n#include <tool.h>\n#include <later.h>\n");
+    scratch_put("t/n.h", "");
+    scratch_put("toolkit/tool.h", "#include \"tool2.h\"\n");
+    scratch_put("toolkit/tool2.h", "");
     struct fixture fixture = {0};
     char digests[6][JC_KEY_STRING_SIZE];
     for (size_t i = 0; i < 6; i++) {
@@ -338,7 +299,7 @@ static void the_digest_follows_every_byte_that_is_read(void **state)
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(digests[j], digests[i]);
         if (i < 5)
-            put(changes[i].name, changes[i].text);
+            scratch_put(changes[i].name, changes[i].text);
     }
     finish(&fixture);
 }
@@ -352,9 +313,9 @@ static void the_folder_is_not_in_the_digest(void **state)
         char name[64];
         struct fixture fixture = {0};
         snprintf(name, sizeof(name), "%s/a.h", dirs[i]);
-        put(name, "#include \"sub/b.h\"\n");
+        scratch_put(name, "#include \"sub/b.h\"\n");
         snprintf(name, sizeof(name), "%s/sub/b.h", dirs[i]);
-        put(name, "static const char *file = __FILE__;\n");
+        scratch_put(name, "static const char *file = __FILE__;\n");
         follow_well(&fixture, dirs[i], "#include \"a.h\"\n");
         if (i > 0)
             assert_string_equal(fixture.closure.digest, digest);
@@ -377,7 +338,7 @@ static void what_cannot_be_followed_is_an_error_with_its_line(void **state)
     };
     struct fixture fixture = {0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        put("t/a.h", cases[i].header);
+        scratch_put("t/a.h", cases[i].header);
         assert_int_equal(follow(&fixture, "t", cases[i].source), JC_ERROR_TEMPLATE);
         if (!strstr(fixture.error.text, cases[i].place))
             fail_msg("%s: %s", cases[i].source, fixture.error.text);
@@ -397,7 +358,7 @@ static void the_clock_is_an_error_with_its_line(void **state)
         snprintf(text, sizeof(text), "// not this: %s\nconst char *when = %s;\n", words[i],
                  words[i]);
         snprintf(expected, sizeof(expected), "t/clock.h:2: %s", words[i]);
-        put("t/clock.h", text);
+        scratch_put("t/clock.h", text);
         assert_int_equal(follow(&fixture, "t", "#include \"clock.h\"\n"), JC_ERROR_TEMPLATE);
         assert_non_null(strstr(fixture.error.text, expected));
         assert_int_equal(follow(&fixture, "t", text), JC_ERROR_TEMPLATE);
@@ -410,7 +371,7 @@ static void the_clock_is_an_error_with_its_line(void **state)
 static void a_byte_order_mark_is_not_passed_on(void **state)
 {
     (void) state;
-    put("t/a.h", "\xef\xbb\xbf#define A 1\n");
+    scratch_put("t/a.h", "\xef\xbb\xbf#define A 1\n");
     struct fixture fixture = {0};
     follow_well(&fixture, "t", "\xef\xbb\xbf#include \"a.h\"\n");
     assert_string_equal(fixture.closure.source, "#include \"a.h\"\n");
@@ -422,9 +383,9 @@ static void a_nul_byte_is_an_error(void **state)
 {
     (void) state;
     struct fixture fixture = {0};
-    put("t/a.h", "");
+    scratch_put("t/a.h", "");
     char path[PATH_MAX];
-    assert_true(snprintf(path, sizeof(path), "%s/t/a.h", folder) < PATH_MAX);
+    assert_true(snprintf(path, sizeof(path), "%s/t/a.h", scratch) < PATH_MAX);
     FILE *stream = fopen(path, "w");
     fwrite("int a;\0int b;\n", 1, 14, stream);
     fclose(stream);
@@ -454,7 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_include_is_seen_and_nothing_else),
-#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
         IN_A_FOLDER(the_files_name_counts_where_the_code_may_tell_it),
         IN_A_FOLDER(headers_are_followed_wherever_they_lie),
         IN_A_FOLDER(one_file_has_one_name_however_it_is_spelled),

@@ -54,4 +54,19 @@ static inline const char *scratch_path(const char *name)
     return path;
 }
 
+// Writes a file, making the folders that its name needs.
+static inline void scratch_put(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    strcpy(path, scratch_path(name));
+    for (char *slash = path + strlen(scratch) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *stream = fopen(path, "w");
+    if (!stream || fputs(text, stream) < 0 || fclose(stream) != 0)
+        abort();
+}
+
 #endif
