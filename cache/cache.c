@@ -143,7 +143,7 @@ static void open_locks(struct jc_cache *cache)
                                       : "set JITCACHE_DIR to a folder of your own");
     }
     bool whole = came_whole(cache);
-    atomic_init(&cache->vetted, whole);
+    atomic_init(&cache->vetted, whole && !cache->verify);
     // Read-only for us need not be so for others: a container may see a folder of its host through
     // a mount that is. But locks do not reach other hosts.
     fd = folder->network ? -1 : jc_folder_file(folder, JC_LOCK_FILE, O_RDONLY);
@@ -197,6 +197,7 @@ static enum jc_result open_folder(struct jc_cache *cache, const struct jc_cache_
     if (cache->folder.fd >= 0)
         open_locks(cache);
     vet_at_start(cache);
+    cache->verify = false;
     return JC_OK;
 }
 
@@ -207,6 +208,7 @@ static struct jc_cache *allocate(const struct jc_cache_params *params)
         return NULL;
     cache->folder.fd = -1;
     cache->max_bytes = params->max_bytes;
+    cache->verify = params->verify;
     if (params->log)
         cache->log = *params->log;
     jc_locks_init(&cache->locks);

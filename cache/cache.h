@@ -76,6 +76,7 @@ struct jc_cache {
     atomic_bool reopen;
     // The segments were found whole in this boot of the machine.
     atomic_bool vetted;
+    bool verify; // as long as the handle is made: what was found whole before does not count
 
     pthread_mutex_t mutex; // guards what follows; held for moments
     struct jc_list *list;

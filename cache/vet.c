@@ -16,7 +16,8 @@
 // Segments are written without a sync, so a crash of the machine, and only that, can leave a tree
 // of which some pages never reached the disk. LMDB trusts its pages and may crash on such a tree.
 // So the first process in each boot of the machine lets a child look at the segments that were not
-// synced, and writes down in the lock file that it was done.
+// synced, and writes down in the lock file that it was done. A handle that was asked to verify lets
+// the child look at all of them.
 
 #define CHILD_WAIT_NS UINT64_C(30000000000)
 
@@ -52,6 +53,8 @@ bool jc_vetted(struct jc_cache *cache)
     uint8_t boot[16];
     if (atomic_load_explicit(&cache->vetted, memory_order_relaxed))
         return true;
+    if (cache->verify)
+        return false;
     jc_locks_boot(&cache->locks, boot);
     if (memcmp(boot, cache->boot, sizeof(boot)) != 0)
         return false;
@@ -61,7 +64,7 @@ bool jc_vetted(struct jc_cache *cache)
 
 // In the child. Only damage counts: a segment that cannot be opened for another reason is left to
 // the parent, who will find the same.
-static void look(const struct jc_folder *folder, unsigned number, int verdict)
+static void look(const struct jc_cache *cache, unsigned number, int verdict)
 {
     struct jc_segment *segment;
     // Should LMDB give up on an assertion, it says so on standard error, which is not ours.
@@ -70,9 +73,9 @@ static void look(const struct jc_folder *folder, unsigned number, int verdict)
         dup2(null, STDERR_FILENO);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_DUMPABLE, 0);
-    enum jc_result result = jc_list_open_segment(folder, number, &segment);
+    enum jc_result result = jc_list_open_segment(&cache->folder, number, &segment);
     bool good = result != JC_ERROR_CORRUPT &&
-                (!segment || segment->settled || jc_segment_walk(segment));
+                (!segment || (segment->settled && !cache->verify) || jc_segment_walk(segment));
     const char answer = good ? 'g' : 'b';
     if (write(verdict, &answer, 1) != 1)
         _exit(1);
@@ -95,7 +98,7 @@ static char await_verdict(int verdict)
     }
 }
 
-static char look_in_child(const struct jc_folder *folder, unsigned number)
+static char look_in_child(const struct jc_cache *cache, unsigned number)
 {
     int ends[2];
     sigset_t all, before;
@@ -108,7 +111,7 @@ static char look_in_child(const struct jc_folder *folder, unsigned number)
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
-        look(folder, number, ends[1]);
+        look(cache, number, ends[1]);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
@@ -131,7 +134,7 @@ static enum jc_result vet_segment(struct jc_cache *cache, unsigned number)
     jc_segment_name(name, number);
     if (fstatat(cache->folder.fd, name, &stat, AT_SYMLINK_NOFOLLOW) != 0)
         return JC_OK;
-    char verdict = look_in_child(&cache->folder, number);
+    char verdict = look_in_child(cache, number);
     if (verdict == 'b')
         jc_list_add_bad(cache, number, stat.st_dev, stat.st_ino);
     return verdict == 't' ? JC_ERROR_TIMEOUT : JC_OK;

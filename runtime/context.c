@@ -24,6 +24,7 @@ static enum jc_result open_cache(struct jc_context *context, const struct jc_con
                         .disable = params->disable || environment->disable,
                         .read_only = params->read_only || environment->read_only,
                         .trust_group = params->trust_group || environment->trust_group,
+                        .verify = params->verify,
                         .max_bytes = params->max_bytes ? params->max_bytes : environment->max_bytes,
                         .log = &context->log),
         &context->cache, error);

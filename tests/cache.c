@@ -470,6 +470,38 @@ static void garbage_is_set_aside_and_one_is_kept(void **state)
     jc_cache_destroy(&cache);
 }
 
+static void a_handle_that_verifies_survives_garbage_in_the_trees(void **state)
+{
+    (void) state;
+    // Read-only it leaves the segment out, writing it sets it aside.
+    for (int read_only = 1; read_only >= 0; read_only--) {
+        struct jc_cache *cache = open_cache();
+        struct stat stat;
+        char text[16];
+        for (unsigned i = 0; i < 100; i++) {
+            snprintf(text, sizeof(text), "%u", i);
+            assert_int_equal(put(cache, text, 300), JC_OK);
+        }
+        jc_cache_destroy(&cache);
+        int fd = open_segment(1);
+        assert_int_equal(fstat(fd, &stat), 0);
+        // Behind the two meta pages and the header's first page.
+        for (off_t at = 3 * 4096; at < stat.st_size; at += 8)
+            assert_int_equal(pwrite(fd, "garbage!", 8, at), 8);
+        close(fd);
+        assert_int_equal(jc_cache_create(jc_cache_params(.dir = scratch_path("c"), .verify = true,
+                                                         .read_only = read_only), &cache, NULL),
+                         JC_OK);
+        // Known before anything is looked up in it.
+        assert_int_equal(info_of(cache).corrupt, 1);
+        assert_int_equal(exists("c/jitcache-v1.0001.mdb.bad"), !read_only);
+        assert_int_equal(get(cache, "1"), JC_ERROR_NOT_FOUND);
+        jc_cache_destroy(&cache);
+        if (read_only)
+            scratch_remove_tree(scratch_path("c"));
+    }
+}
+
 // In a child: every record is right or a miss. Reading may end in a signal, which the caller
 // counts.
 static int read_all(unsigned num)
@@ -1284,6 +1316,7 @@ int main(void)
         TEST(a_segment_truncated_under_an_open_cache_is_no_signal),
         TEST(meta_pages_that_would_harm_us_are_refused),
         TEST(garbage_is_set_aside_and_one_is_kept),
+        TEST(a_handle_that_verifies_survives_garbage_in_the_trees),
         TEST(a_flipped_bit_is_never_a_wrong_record),
         TEST(after_a_crash_a_torn_segment_is_set_aside),
         TEST(an_old_header_is_not_believed),

@@ -9,6 +9,7 @@
 
 #include <jitcache/jitcache.h>
 
+#include "catalog.h"
 #include "keytext.h"
 #include "memory.h"
 #include "options.h"
@@ -372,6 +373,15 @@ static int prepare(struct prewarm *prewarm, char *const *files, size_t num_files
     return status ? status : check_all(prewarm);
 }
 
+// A check leaves what is damaged where it is, and would otherwise call it merely missing.
+static void tell_damage(const struct prewarm *prewarm)
+{
+    struct jc_cache_info info;
+    jc_cache_info(prewarm->session.cache, &info);
+    if (info.corrupt > 0)
+        jc_remark("warning", JC_CATALOG_DAMAGE);
+}
+
 static int prewarm_all(struct prewarm *prewarm, char *const *files, size_t num_files)
 {
     prewarm->start_ns = jc_clock_ns();
@@ -387,6 +397,8 @@ static int prewarm_all(struct prewarm *prewarm, char *const *files, size_t num_f
     // Where nothing could be done there is nothing to sum up.
     if (status != JC_STATUS_WRONG_USE || json_array_size(prewarm->files))
         print_total(prewarm);
+    if (prewarm->check)
+        tell_damage(prewarm);
     if (!signal_caught)
         return status;
     jc_complain("interrupted; what was compiled until then is in the cache");

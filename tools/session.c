@@ -121,7 +121,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
     enum jc_result result = jc_context_create(
         jc_context_params(.dir = common->dir, .nvrtc = params ? params->nvrtc : NULL,
                           .worker = params ? params->worker : NULL,
-                          .read_only = use == JC_SESSION_READ, .log = &log),
+                          .read_only = use == JC_SESSION_READ, .verify = true, .log = &log),
         &session->context, &error);
     int status;
     if (result) {

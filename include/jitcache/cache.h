@@ -92,6 +92,9 @@ struct jc_cache_params {
     bool disable;      // make a cache that is always empty
     bool read_only;    // never write, not even to create the folder
     bool trust_group;  // accept a folder that its group can write (Kubernetes volumes)
+    bool verify;       // look at the trees of all writable segments first, in a child process, so
+                       // that a damaged one cannot end this process; milliseconds. The checksum of
+                       // a record is looked at either way, when it is found
     uint64_t max_bytes; // byte budget of the writable part; 0: 4 GiB; at least 16 MiB
     const struct jc_log *log; // copied; NULL: silent
 };

@@ -26,6 +26,7 @@ struct jc_context_params {
     bool disable;       // JITCACHE_DISABLE=1
     bool read_only;     // JITCACHE_READONLY=1
     bool trust_group;   // JITCACHE_TRUST=group
+    bool verify;        // see jc_cache_params; for short-lived tools
     uint64_t max_bytes; // JITCACHE_MAX_BYTES, with an optional K, M, G or T
     uint64_t compile_timeout_ns; // of one compile; 0: 5 minutes
     const struct jc_log *log;    // copied; NULL: silent. JITCACHE_LOG sets the level alone

@@ -1,6 +1,7 @@
 """A cache folder that cannot be used is told with the reason; one that is not there is empty."""
 import json
 import os
+import random
 import subprocess
 import unittest
 
@@ -122,6 +123,26 @@ class Folders(harness.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("set aside", done.stderr)
         self.assertGreater(self.json("stats")["total"]["variants"], 0)
+
+    def test_garbage_in_the_trees_ends_no_command(self):
+        # LMDB trusts its pages: read in this process, such a segment is SIGBUS or SIGSEGV.
+        self.fill("many", 3000)
+        segment = next(self.cache.glob("*.mdb"))
+        good = segment.read_bytes()
+        noise = random.Random(1)
+        for offset, size in [(12288, len(good)), (12288, 4096), (40960, 65536),
+                             (noise.randrange(16384, len(good)) & -4096, 4096)]:
+            bad = good[:offset] + noise.randbytes(min(size, len(good) - offset))
+            bad += good[len(bad):]
+            for words, status in [(["ls"], 0), (["stats"], 0), (["show", "abcd"], 2), (PREWARM, 0),
+                                  ([*PREWARM, "--check"], 1), (["clear", "--yes"], 0)]:
+                segment.write_bytes(bad)
+                with self.subTest(words=words, offset=offset, size=size):
+                    done = self.run_command(*words, status=status, remark="jitcache: ")
+                    self.assertEqual(len(done.err.splitlines()), 1)
+                    self.assertRegex(done.err, "damaged|set aside")
+                for path in self.cache.glob("*.mdb*"):
+                    path.unlink()
 
     def test_a_base_segment_that_is_not_used_is_told(self):
         base = self.folder / "base"
