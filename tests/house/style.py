@@ -79,7 +79,7 @@ def judge(name, data):
 
 # A file and how many complaints it is to get.
 PROBES = [
-    ("good.c", "int x;\n// $TMPDIR/x, ~/x and https://example.org/home/x/\n", 0),
+    ("good.c", "int x;\n// $TMPDIR/x, ~/x and https://example.org/" + "home/x/\n", 0),
     ("long.c", "x" * 101 + "\n", 1),
     ("just.c", "x" * 100 + "\n", 0),
     ("table.md", "|" + "x" * 120 + "|\n", 0),
