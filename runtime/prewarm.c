@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "cache/clock.h"
 #include "cache/params.h"
 #include "cache/report.h"
 #include "context.h"
@@ -50,20 +50,6 @@ struct flight {
     const struct jc_plan_variant *variant;
     struct jc_unit unit;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * UINT64_C(1000000000) + (uint64_t) now.tv_nsec;
-}
-
-static uint64_t unix_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
-}
 
 static void flight_destroy(struct flight *flight)
 {
@@ -169,7 +155,7 @@ static void append_renamed(struct jc_buffer *out, const char *text, const char *
 static void tell_remembered(struct prewarm *prewarm, const struct flight *flight,
                             const struct jc_record *record)
 {
-    uint64_t now = unix_ms();
+    uint64_t now = jc_now_unix_ms();
     char how[128];
     snprintf(how, sizeof(how), " failed %llu s ago, and was not tried again; `retry` (--retry)"
              " compiles it:\n",
@@ -303,7 +289,7 @@ static void store_failure(struct prewarm *prewarm, const struct flight *flight,
     record.payload = reason;
     record.payload_size = strlen(reason);
     record.cost_ns = answer->elapsed_ns;
-    record.expires_ms = unix_ms() + FAILURE_LIFETIME_MS;
+    record.expires_ms = jc_now_unix_ms() + FAILURE_LIFETIME_MS;
     if (!metadata.failed)
         jc_cache_insert(prewarm->context->cache, &record, NULL);
     jc_buffer_finish(&metadata);
@@ -552,7 +538,7 @@ enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_pl
     if (result != JC_OK)
         return result;
 
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = jc_now_ns();
     struct prewarm prewarm = {
         .context = context, .plan = plan, .tmpl = jc_plan_template(plan), .params = &params,
         .report = report, .error = error};
@@ -570,6 +556,6 @@ enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_pl
     jc_closure_finish(&prewarm.closure);
     free(prewarm.archs);
     free(prewarm.warnings);
-    report->elapsed_ns = now_ns() - start_ns;
+    report->elapsed_ns = jc_now_ns() - start_ns;
     return result;
 }

@@ -14,6 +14,7 @@
 #include "cache/bytes.h"
 #include "cache/cache.h"
 #include "cache/clock.h"
+#include "entries.h"
 #include "scratch.h"
 
 #define LEAST_BYTES (UINT64_C(16) << 20)
@@ -116,17 +117,10 @@ static bool exists(const char *name)
     return access(scratch_path(name), F_OK) == 0;
 }
 
-static bool count_entry(void *user, const struct jc_cache_entry *entry)
-{
-    (void) entry;
-    ++*(unsigned *) user;
-    return true;
-}
-
 static unsigned count_entries(struct jc_cache *cache)
 {
-    unsigned count = 0;
-    assert_int_equal(jc_cache_list(cache, count_entry, &count), JC_OK);
+    unsigned count;
+    assert_int_equal(entries_count(cache, &count), JC_OK);
     return count;
 }
 

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <xxhash.h>
 
+#include "cache/clock.h"
 #include "cache/report.h"
 #include "cubin.h"
 
@@ -472,8 +472,7 @@ void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
                       const char *const *include_options, size_t num_include_options,
                       struct jc_job_answer *answer)
 {
-    struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    uint64_t start_ns = jc_now_ns();
     *answer = (struct jc_job_answer){0};
 
     int status;
@@ -491,7 +490,5 @@ void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
     if (program)
         nvrtc->destroy(&program);
 
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    answer->elapsed_ns = (uint64_t) (end.tv_sec - start.tv_sec) * UINT64_C(1000000000)
-        + (uint64_t) end.tv_nsec - (uint64_t) start.tv_nsec;
+    answer->elapsed_ns = jc_now_ns() - start_ns;
 }

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "record.h"
+#include "tests/entries.h"
 #include "tests/scratch.h"
 
 static struct jc_cache *open_cache(uint64_t max_bytes)
@@ -23,13 +24,6 @@ static struct jc_cache *open_cache(uint64_t max_bytes)
                         NULL) != JC_OK)
         abort();
     return cache;
-}
-
-static bool count_entry(void *user, const struct jc_cache_entry *entry)
-{
-    (void) entry;
-    ++*(unsigned *) user;
-    return true;
 }
 
 // The files of the cache that are neither a segment nor the lock file.
@@ -85,7 +79,7 @@ static int use_with_few_descriptors(rlim_t spare, bool late, int ready, int go_o
             return 3;
         record_put(cache, number, &error);
     }
-    jc_cache_list(cache, count_entry, &count);
+    entries_count(cache, &count);
 
     // It was a shortage, and it passes.
     jc_cache_info(cache, &info);

@@ -13,6 +13,7 @@
 
 #include "cache/cache.h"
 #include "record.h"
+#include "tests/entries.h"
 #include "tests/scratch.h"
 
 // These two give up with a signal, since children use them as well.
@@ -41,17 +42,10 @@ static struct jc_cache_info info_of(struct jc_cache *cache)
     return info;
 }
 
-static bool count_entry(void *user, const struct jc_cache_entry *entry)
-{
-    (void) entry;
-    ++*(unsigned *) user;
-    return true;
-}
-
 static unsigned count_entries(struct jc_cache *cache)
 {
-    unsigned count = 0;
-    assert_int_equal(jc_cache_list(cache, count_entry, &count), JC_OK);
+    unsigned count;
+    assert_int_equal(entries_count(cache, &count), JC_OK);
     return count;
 }
 
@@ -229,7 +223,7 @@ static int use_all(struct jc_cache *writer, struct jc_cache *reader)
             record_get(writer, number) == JC_ERROR_CORRUPT)
             return 1;
     }
-    jc_cache_list(reader, count_entry, &count);
+    entries_count(reader, &count);
     if (record_put(writer, 100, &error) != JC_OK || record_get(writer, 100) != JC_OK)
         return 2;
     return 0;
@@ -345,8 +339,8 @@ static void keys_in_a_circle_are_not_followed(void **state)
     assert_int_equal(fclose(file), 0);
 
     cache = open_cache(false);
-    unsigned count = 0;
-    assert_int_equal(jc_cache_list(cache, count_entry, &count), JC_OK);
+    unsigned count;
+    assert_int_equal(entries_count(cache, &count), JC_OK);
     assert_true(count < PAGE);
     assert_int_equal(info_of(cache).corrupt, 1);
     store(cache, 1);

@@ -14,6 +14,7 @@
 #include "cache/clock.h"
 #include "cache/lock.h"
 #include "record.h"
+#include "tests/entries.h"
 #include "tests/scratch.h"
 
 enum held { W, D_SHARED, D_EXCLUSIVE };
@@ -54,13 +55,6 @@ static void let_go(pid_t child)
     assert_int_equal(status, 0);
 }
 
-static bool count_entry(void *user, const struct jc_cache_entry *entry)
-{
-    (void) entry;
-    ++*(unsigned *) user;
-    return true;
-}
-
 static void nobody_waits_for_a_stopped_process(void **state)
 {
     (void) state;
@@ -91,8 +85,8 @@ static void nobody_waits_for_a_stopped_process(void **state)
         assert_int_equal(jc_cache_clear(cache, &error), JC_ERROR_CACHE);
         assert_int_equal(jc_cache_create(jc_cache_params(.dir = dir), &late, NULL), JC_OK);
         assert_int_equal(record_get(late, 1), cases[i].find);
-        unsigned count = 0;
-        assert_int_equal(jc_cache_list(late, count_entry, &count),
+        unsigned count;
+        assert_int_equal(entries_count(late, &count),
                          cases[i].held == D_EXCLUSIVE ? JC_ERROR_TIMEOUT : JC_OK);
         jc_cache_destroy(&late);
         assert_true(jc_now_ns() - start < UINT64_C(20000000000));

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "record.h"
+#include "tests/entries.h"
 #include "tests/scratch.h"
 
 #define THREADS 8
@@ -24,13 +25,6 @@ struct worker {
     unsigned number;
     unsigned wrong, failed, hits;
 };
-
-static bool count_entry(void *user, const struct jc_cache_entry *entry)
-{
-    (void) entry;
-    ++*(unsigned *) user;
-    return true;
-}
 
 // Results are told through the struct: an assertion in a thread would not count.
 static void *work(void *argument)
@@ -48,8 +42,8 @@ static void *work(void *argument)
         worker->wrong += result != JC_OK && result != JC_ERROR_NOT_FOUND;
         worker->hits += result == JC_OK;
         if (step % 100 == 50) {
-            unsigned count = 0;
-            jc_cache_list(worker->cache, count_entry, &count);
+            unsigned count;
+            entries_count(worker->cache, &count);
             jc_cache_info(worker->cache, &info);
         }
         if (step == STEPS / 2 && worker->number == 0)
