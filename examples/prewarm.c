@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (jc_template_create(jc_template_params(.file = argv[1]), &tmpl, &error) == JC_OK
-        && jc_plan_create(tmpl, jc_plan_params(.num_ranges = 0), &plan, &error) == JC_OK
+        && jc_plan_create(tmpl, NULL, &plan, &error) == JC_OK
         && jc_context_create(NULL, &context, &error) == JC_OK
         && jc_context_prewarm(context, plan,
                               jc_prewarm_params(.capabilities = &arch, .num_capabilities = 1,

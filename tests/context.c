@@ -178,6 +178,13 @@ static void open_four(struct fixture *fixture, const char *where)
     open_plan(fixture, name, jc_plan_params());
 }
 
+static void prewarm_four(struct fixture *fixture)
+{
+    open_four(fixture, "t");
+    open_context(fixture, jc_context_params());
+    prewarm(fixture);
+}
+
 // --- tests ---------------------------------------------------------------------------------------
 
 static void compiles_are_counted_right_and_not_repeated(void **state)
@@ -188,7 +195,7 @@ static void compiles_are_counted_right_and_not_repeated(void **state)
     for (int round = 0; round < 3; round++) {
         // The same context, then a new one.
         if (round != 1)
-            open_context(&f, jc_context_params(.disable = false));
+            open_context(&f, jc_context_params());
         prewarm(&f);
         size_t planned = f.report.planned;
         assert_int_equal(planned, jc_plan_num_reached(f.plan) + jc_plan_num_generic(f.plan));
@@ -207,9 +214,7 @@ static void a_variant_is_stored_with_what_is_known_of_it(void **state)
 {
     (void) state;
     struct fixture f = {0};
-    open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
-    prewarm(&f);
+    prewarm_four(&f);
     struct jc_record record;
     assert_int_equal(jc_cache_find_key(jc_context_cache(f.context), JC_RECORD_VARIANT,
                                        &f.events[0].key, &record), JC_OK);
@@ -250,9 +255,7 @@ static void the_template_is_stored_once_and_named_by_its_variants(void **state)
 {
     (void) state;
     struct fixture f = {0};
-    open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
-    prewarm(&f);
+    prewarm_four(&f);
     struct jc_cache *cache = jc_context_cache(f.context);
     struct found_template found = {0};
     assert_int_equal(jc_cache_list(cache, find_template, &found), JC_OK);
@@ -297,7 +300,7 @@ static void the_template_record_tells_headers_of_one_name_apart(void **state)
     scratch_put("t/inc/a.cuh", "#define BELOW 2\n");
     scratch_put("t/k.cu", source);
     open_plan(&f, "t/k.cu", NULL);
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     struct found_template found = {0};
     struct jc_cache *cache = jc_context_cache(f.context);
@@ -368,14 +371,12 @@ static void flags_from_the_environment_make_other_variants(void **state)
 {
     (void) state;
     struct fixture f = {0};
-    open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
-    prewarm(&f);
+    prewarm_four(&f);
     struct jc_key plain = f.events[0].key;
     size_t planned = f.report.planned;
     jc_context_destroy(&f.context);
     setenv("NVRTC_APPEND_FLAGS", "--fmad=false", 1);
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     assert_report(&f, 0, planned, 0, 0);
     assert_memory_not_equal(&plain, &f.events[0].key, sizeof(plain));
@@ -387,7 +388,7 @@ static void checking_compiles_nothing_and_counts_what_is_missing(void **state)
     (void) state;
     struct fixture f = {0};
     open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.check = true}), JC_OK);
     size_t planned = f.report.planned;
     assert_report(&f, 0, 0, planned, 0);
@@ -404,7 +405,7 @@ static void capabilities_that_mean_one_architecture_count_once(void **state)
     static const char *const capabilities[] = {"9.0", "sm_90", "8.9", "sm_90a"};
     struct fixture f = {0};
     open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){
         .capabilities = capabilities, .num_capabilities = 4}), JC_OK);
     size_t count;
@@ -428,7 +429,7 @@ static void wrong_architectures_are_told_apart(void **state)
     };
     struct fixture f = {0};
     open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const char *const capabilities[] = {cases[i].capability};
         assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){
@@ -468,7 +469,7 @@ static void a_variant_that_fails_does_not_stop_the_others(void **state)
     (void) state;
     struct fixture f = {0};
     open_half_broken(&f);
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     assert_report(&f, 0, 1, 0, 1);
     if (!strstr(f.message, "t/k.cu: k for sm_90a does not compile:\n")
@@ -484,7 +485,7 @@ static void a_failed_compile_is_remembered_and_can_be_tried_again(void **state)
     (void) state;
     struct fixture f = {0};
     open_half_broken(&f);
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     compiles();
     char said[sizeof(f.message)];
@@ -516,7 +517,7 @@ static void a_remembered_failure_speaks_of_the_file_at_hand(void **state)
     scratch_put("other/oak.yaml", description);
     scratch_put("other/oak.cu", source);
     open_plan(&f, "t/k.yaml", jc_plan_params());
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     if (!strstr(f.message, "\nk.cu(2): error") || !strstr(f.message, "\nk.yaml(2): error"))
         fail_msg("%s", f.message);
@@ -564,7 +565,7 @@ static void a_crash_of_the_compiler_fails_its_variant_alone(void **state)
     struct fixture f = {0};
     open_four(&f, "t");
     setenv("JITCACHE_NVRTC_ACT", "abort", 1);
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     assert_report(&f, 0, 0, 0, f.report.planned);
     if (!strstr(f.message, "t/k.cu: k for sm_90a: the compile worker was ended by signal 6"))
@@ -572,7 +573,7 @@ static void a_crash_of_the_compiler_fails_its_variant_alone(void **state)
     assert_int_equal(compiles(), 2 * f.report.planned);
     unsetenv("JITCACHE_NVRTC_ACT");
     jc_context_destroy(&f.context);
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){.retry = true}), JC_OK);
     assert_report(&f, 0, f.report.planned, 0, 0);
     close_all(&f);
@@ -598,9 +599,7 @@ static void progress_can_stop_it(void **state)
 {
     (void) state;
     struct fixture f = {.stop_after = 1};
-    open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
-    prewarm(&f);
+    prewarm_four(&f);
     assert_report(&f, 0, 1, 0, 0);
     assert_int_equal(f.num_events, 1);
     f.stop_after = 0;
@@ -616,7 +615,7 @@ static void fail_source(const char *source, const char *says, size_t max_lines)
     struct fixture f = {0};
     scratch_put("t/k.cu", source);
     open_plan(&f, "t/k.cu", jc_plan_params());
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     prewarm(&f);
     assert_report(&f, 0, 0, 0, f.report.planned);
     const char *second = strchr(f.message, '\n'), *found = strstr(f.message, says);
@@ -680,7 +679,7 @@ static void a_computed_include_is_an_error_before_anything_compiles(void **state
                           "#include NAME\n"
                           "extern \"C\" __global__ void k(int *x) { *x = 1; }\n");
     open_plan(&f, "t/k.cu", jc_plan_params());
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){0}), JC_ERROR_TEMPLATE);
     if (!strstr(f.error.text, "t/k.cu:6: ") || !strstr(f.error.text, "spell the header out"))
         fail_msg("%s", f.error.text);
@@ -764,9 +763,7 @@ static void a_cache_that_cannot_be_written_serves_hits_alone(void **state)
 {
     (void) state;
     struct fixture f = {0};
-    open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
-    prewarm(&f);
+    prewarm_four(&f);
     size_t planned = f.report.planned;
     jc_context_destroy(&f.context);
     open_context(&f, jc_context_params(.read_only = true));
@@ -786,7 +783,7 @@ static void the_toolchain_is_described(void **state)
 {
     (void) state;
     struct fixture f = {0};
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     struct jc_toolchain_info info, again;
     assert_int_equal(jc_context_toolchain(f.context, &info, &f.error), JC_OK);
     assert_string_equal(info.nvrtc, forward);
@@ -806,7 +803,7 @@ static void a_forked_child_compiles_with_a_worker_of_its_own(void **state)
     (void) state;
     struct fixture f = {0};
     open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     struct jc_toolchain_info info;
     assert_int_equal(jc_context_toolchain(f.context, &info, &f.error), JC_OK);
     pid_t child = fork();
@@ -851,7 +848,7 @@ static void threads_that_share_a_context_share_the_work(void **state)
     pthread_t threads[THREADS];
     struct fixture f = {0};
     open_four(&f, "t");
-    open_context(&f, jc_context_params(.disable = false));
+    open_context(&f, jc_context_params());
     for (size_t i = 0; i < THREADS; i++) {
         racers[i] = (struct racer){.context = f.context, .plan = f.plan};
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
