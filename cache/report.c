@@ -22,6 +22,9 @@ const char *jc_result_string(enum jc_result result)
     case JC_ERROR_CORRUPT: return "data failed its check";
     case JC_ERROR_TIMEOUT: return "timed out";
     case JC_ERROR_UNSUPPORTED: return "not supported";
+    case JC_ERROR_DRIVER: return "CUDA driver failed";
+    case JC_ERROR_DEVICE_MEMORY: return "out of device memory";
+    case JC_ERROR_NOT_READY: return "variant not ready";
     }
     return "unknown result";
 }

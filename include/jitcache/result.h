@@ -47,7 +47,10 @@ enum jc_result {
     JC_ERROR_CACHE = 11,      // The cache folder is unusable as asked; the text says why.
     JC_ERROR_CORRUPT = 12,    // Data failed its check; it is not used.
     JC_ERROR_TIMEOUT = 13,    // A bounded wait ran out.
-    JC_ERROR_UNSUPPORTED = 14 // Valid, but not something this version or this toolchain can do.
+    JC_ERROR_UNSUPPORTED = 14, // Valid, but not something this version or this toolchain can do.
+    JC_ERROR_DRIVER = 15,      // The CUDA driver is missing or too old, or refuses a call.
+    JC_ERROR_DEVICE_MEMORY = 16, // The GPU has no memory left for what was to be loaded.
+    JC_ERROR_NOT_READY = 17      // A variant is not loaded, and this call may not make it.
 };
 
 // A short English name for a result, such as "out of memory". Never NULL; the string is static.

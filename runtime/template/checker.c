@@ -836,7 +836,7 @@ static enum jc_result check_cluster(struct checker *checker)
 {
     const struct jc_launch_description *from = &checker->from->launch;
     struct jc_launch_description *view = &checker->view->launch;
-    struct jc_launch *launch = &checker->tmpl->launch;
+    struct jc_launch_shape *launch = &checker->tmpl->launch;
     if (!from->cluster[0] && !from->cluster[1] && !from->cluster[2])
         return JC_OK;
     enum jc_result result = check_extent(checker, "launch.cluster", from->cluster, 1, 16,
@@ -853,7 +853,7 @@ static enum jc_result check_launch(struct checker *checker)
 {
     const struct jc_launch_description *from = &checker->from->launch;
     struct jc_launch_description *view = &checker->view->launch;
-    struct jc_launch *launch = &checker->tmpl->launch;
+    struct jc_launch_shape *launch = &checker->tmpl->launch;
     view->line = from->line;
     enum jc_result result = check_extent(checker, "launch.grid", from->grid, 0, INT32_MAX,
                                          view->grid, launch->grid);

@@ -54,7 +54,7 @@ struct jc_parameter {
 };
 
 // The launch shape. Expressions are NULL where nothing is said: a grid or block of 1, no cluster.
-struct jc_launch {
+struct jc_launch_shape {
     const struct jc_expression *grid[3];
     const struct jc_expression *block[3];
     const struct jc_expression *cluster[3]; // all three or none
@@ -91,7 +91,7 @@ struct jc_template {
     size_t num_parameters;
     struct jc_argument *arguments;
     size_t num_arguments;
-    struct jc_launch launch;
+    struct jc_launch_shape launch;
     struct jc_description description; // public view, defaults filled in
     // The slots of expressions: arguments first, then parameters; see expression.h.
     // Order in which derived arguments are to be computed, dispatch included: slots.

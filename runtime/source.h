@@ -1,0 +1,52 @@
+// A source: a template with everything that its compile reads, as a context saw it at one moment.
+// It brings variants of the template out of the cache, or compiles and stores them.
+
+#ifndef JC_SOURCE_H
+#define JC_SOURCE_H
+
+#include "context.h"
+#include "runtime/compile/unit.h"
+
+struct jc_source {
+    struct jc_context *context;
+    const struct jc_template *tmpl; // must outlive the source
+    struct jc_closure closure;
+    struct jc_key template_key; // of the template's record, once that is stored
+    bool template_stored;
+    bool template_refused; // the cache does not take it, which was logged
+    struct jc_key *warnings; // those logged, by their text
+    size_t num_warnings;
+};
+
+// Reads the headers. The errors of jc_context_toolchain, JC_ERROR_TEMPLATE (an include that cannot
+// be followed), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. The context's lock is taken.
+enum jc_result jc_source_init(struct jc_source *source, struct jc_context *context,
+                              const struct jc_template *tmpl, struct jc_error *error);
+void jc_source_finish(struct jc_source *source);
+
+// A variant's machine code, from wherever it came.
+struct jc_obtained {
+    struct jc_key key;
+    bool compiled; // by this call; otherwise it was in the cache
+    uint64_t elapsed_ns; // of the compile
+    const void *cubin; // aligned to 16 bytes
+    size_t cubin_size;
+    const char *symbol; // the kernel's name in it
+    int nvrtc_major, nvrtc_minor;
+    // What the pointers above point into.
+    struct jc_record record;
+    struct jc_job_answer answer;
+    char *symbol_copy;
+};
+
+// Finds a variant in the cache, or compiles it and waits for that. It is stored if the cache takes
+// it; a cache that does not is no failure. JC_ERROR_COMPILE: with the compiler's log, also if that
+// failed a short time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
+// JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. The context's lock is taken. Threads: one at a time for
+// a source.
+enum jc_result jc_source_obtain(struct jc_source *source,
+                                const struct jc_specialization *specialization, const char *arch,
+                                struct jc_obtained *obtained, struct jc_error *error);
+void jc_obtained_finish(struct jc_obtained *obtained);
+
+#endif
