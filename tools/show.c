@@ -16,12 +16,10 @@
 #include "memory.h"
 #include "options.h"
 #include "output.h"
+#include "prefix.h"
 #include "session.h"
 #include "table.h"
 #include "units.h"
-
-#define MIN_DIGITS 4
-#define MAX_CANDIDATES 20
 
 enum { OPTION_SOURCE = 0x1000, OPTION_CUBIN, OPTION_KEY, OPTION_KIND };
 
@@ -47,72 +45,6 @@ struct show {
     const struct jc_cache_entry *entry;
     struct jc_record record;
 };
-
-// --- finding it ----------------------------------------------------------------------------------
-
-static bool matches(const struct show *show, const struct jc_cache_entry *entry)
-{
-    char key[JC_KEY_STRING_SIZE];
-    jc_key_format(&entry->key, key);
-    return strncasecmp(key, show->prefix, strlen(show->prefix)) == 0 &&
-           (!show->kind || show->kind == entry->kind);
-}
-
-static int list_candidates(const struct show *show)
-{
-    jc_complain("%s begins more than one key; give more digits:", show->prefix);
-    size_t shown = 0;
-    for (size_t i = 0; i < show->catalog.num_entries; i++) {
-        const struct jc_cache_entry *entry = &show->catalog.entries[i];
-        if (!matches(show, entry))
-            continue;
-        if (shown++ == MAX_CANDIDATES) {
-            fputs("    ... and more\n", stderr);
-            break;
-        }
-        char key[JC_KEY_STRING_SIZE];
-        jc_key_format(&entry->key, key);
-        const char *kernel = jc_catalog_kernel(&show->catalog, entry->group);
-        char *printable = jc_printable(kernel, strlen(kernel), false);
-        fprintf(stderr, "    %s  %s %s %s\n", key, jc_kind_name(entry->kind), printable,
-                entry->label);
-        free(printable);
-    }
-    return JC_STATUS_WRONG_USE;
-}
-
-// Several records may have one key: a compile that failed and then did not. Several keys are a
-// question back.
-static int find_entry(struct show *show)
-{
-    const struct jc_cache_entry *found = NULL;
-    for (size_t i = 0; i < show->catalog.num_entries; i++) {
-        const struct jc_cache_entry *entry = &show->catalog.entries[i];
-        if (!matches(show, entry))
-            continue;
-        if (found && memcmp(&found->key, &entry->key, sizeof(found->key)) != 0)
-            return list_candidates(show);
-        if (!found || entry->kind < found->kind)
-            found = entry;
-    }
-    if (!found)
-        return jc_complain("no %s has a key that begins with %s; %s",
-                           show->kind ? jc_kind_name(show->kind) : "record", show->prefix,
-                           show->catalog.damaged ? JC_CATALOG_DAMAGE : "jitcache ls lists them");
-    show->entry = found;
-    return JC_STATUS_DONE;
-}
-
-static int check_prefix(const struct jc_command *command, const char *prefix)
-{
-    size_t digits = strspn(prefix, "0123456789abcdefABCDEF");
-    if (prefix[digits] || digits >= JC_KEY_STRING_SIZE)
-        return jc_options_misuse(command, "'%s' is no key: keys are 32 hexadecimal digits", prefix);
-    if (digits < MIN_DIGITS)
-        return jc_options_misuse(command, "'%s' is too short: give at least %d digits of the key",
-                                 prefix, MIN_DIGITS);
-    return JC_STATUS_DONE;
-}
 
 // --- parts of it ---------------------------------------------------------------------------------
 
@@ -313,19 +245,13 @@ static int open_and_show(struct show *show)
     if (!status)
         status = jc_catalog_read(&show->catalog, show->session.cache);
     if (!status)
-        status = find_entry(show);
-    if (!status) {
-        enum jc_result result = jc_cache_find_key(show->session.cache, show->entry->kind,
-                                                  &show->entry->key, &show->record);
-        if (result)
-            status = jc_complain("the %s %s is in the index and cannot be read: it is damaged, or"
-                                 " has just gone; prewarm makes it again",
-                                 jc_kind_name(show->entry->kind), show->prefix);
-        else
-            status = show_record(show);
-        if (!status)
-            jc_catalog_tell_damage(&show->catalog);
-    }
+        status = jc_prefix_find(&show->catalog, show->prefix, show->kind, &show->entry);
+    if (!status)
+        status = jc_prefix_read(show->session.cache, show->entry, show->prefix, &show->record);
+    if (!status)
+        status = show_record(show);
+    if (!status)
+        jc_catalog_tell_damage(&show->catalog);
     jc_session_release(!status && !show->session.absent);
     jc_record_finish(&show->record);
     jc_catalog_finish(&show->catalog);
@@ -368,7 +294,7 @@ static int check_use(struct show *show, int argc, char **argv)
     if (to_stdout && isatty(STDOUT_FILENO))
         return jc_options_misuse(command, "a cubin is not for a terminal; write -o FILE");
     show->prefix = argv[optind];
-    return check_prefix(command, show->prefix);
+    return jc_prefix_check(command, show->prefix);
 }
 
 static int run_show(const struct jc_command *command, int argc, char **argv)
