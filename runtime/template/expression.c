@@ -8,173 +8,36 @@
 #include "cache/report.h"
 #include "nearest.h"
 #include "number.h"
+#include "operation.h"
 
 // --- operations ----------------------------------------------------------------------------------
-
-enum operation {
-    NUMBER, // push the operand
-    SLOT,   // push the value of the operand's slot
-    NEGATE, NOT,
-    ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER,
-    LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, NOT_EQUAL,
-    AND, OR,
-    MIN, MAX, ALIGN, CEILDIV, POW2CEIL,
-};
 
 static const struct {
     const char *format; // how a failed one is shown: its operands in its own notation
     bool is_unary;
 } operations[] = {
-    [NEGATE] = {"-(%" PRId64 ")", true},
-    [NOT] = {"!%" PRId64, true},
-    [ADD] = {"%" PRId64 " + %" PRId64, false},
-    [SUBTRACT] = {"%" PRId64 " - %" PRId64, false},
-    [MULTIPLY] = {"%" PRId64 " * %" PRId64, false},
-    [DIVIDE] = {"%" PRId64 " / %" PRId64, false},
-    [REMAINDER] = {"%" PRId64 " %% %" PRId64, false},
-    [ALIGN] = {"align(%" PRId64 ", %" PRId64 ")", false},
-    [CEILDIV] = {"ceildiv(%" PRId64 ", %" PRId64 ")", false},
-    [POW2CEIL] = {"pow2ceil(%" PRId64 ")", true},
+    [JC_OP_NEGATE] = {"-(%" PRId64 ")", true},
+    [JC_OP_NOT] = {"!%" PRId64, true},
+    [JC_OP_ADD] = {"%" PRId64 " + %" PRId64, false},
+    [JC_OP_SUBTRACT] = {"%" PRId64 " - %" PRId64, false},
+    [JC_OP_MULTIPLY] = {"%" PRId64 " * %" PRId64, false},
+    [JC_OP_DIVIDE] = {"%" PRId64 " / %" PRId64, false},
+    [JC_OP_REMAINDER] = {"%" PRId64 " %% %" PRId64, false},
+    [JC_OP_ALIGN] = {"align(%" PRId64 ", %" PRId64 ")", false},
+    [JC_OP_CEILDIV] = {"ceildiv(%" PRId64 ", %" PRId64 ")", false},
+    [JC_OP_POW2CEIL] = {"pow2ceil(%" PRId64 ")", true},
 };
-
-enum fault { NO_FAULT = 0, TOO_LARGE, BY_ZERO, NOT_POSITIVE, NEGATIVE };
 
 static const char *const fault_texts[] = {
-    [TOO_LARGE] = "does not fit in 64 bits",
-    [BY_ZERO] = "divides by zero",
-    [NOT_POSITIVE] = "needs a positive second operand",
-    [NEGATIVE] = "needs an operand that is not negative",
+    [JC_FAULT_TOO_LARGE] = "does not fit in 64 bits",
+    [JC_FAULT_BY_ZERO] = "divides by zero",
+    [JC_FAULT_NOT_POSITIVE] = "needs a positive second operand",
+    [JC_FAULT_NEGATIVE] = "needs an operand that is not negative",
 };
-
-// Each computes `*r`, or says why it cannot and leaves 0 there.
-
-static inline unsigned checked_add(int64_t a, int64_t b, int64_t *r)
-{
-    bool over = __builtin_add_overflow(a, b, r);
-    *r = over ? 0 : *r;
-    return over ? TOO_LARGE : NO_FAULT;
-}
-
-static inline unsigned checked_subtract(int64_t a, int64_t b, int64_t *r)
-{
-    bool over = __builtin_sub_overflow(a, b, r);
-    *r = over ? 0 : *r;
-    return over ? TOO_LARGE : NO_FAULT;
-}
-
-static inline unsigned checked_multiply(int64_t a, int64_t b, int64_t *r)
-{
-    bool over = __builtin_mul_overflow(a, b, r);
-    *r = over ? 0 : *r;
-    return over ? TOO_LARGE : NO_FAULT;
-}
-
-static inline unsigned checked_divide(int64_t a, int64_t b, int64_t *r)
-{
-    *r = 0;
-    if (b == 0)
-        return BY_ZERO;
-    if (b == -1)
-        return checked_subtract(0, a, r);
-    int64_t quotient = a / b;
-    *r = quotient - (a % b != 0 && (a < 0) != (b < 0));
-    return NO_FAULT;
-}
-
-static inline unsigned checked_remainder(int64_t a, int64_t b, int64_t *r)
-{
-    *r = 0;
-    if (b == 0)
-        return BY_ZERO;
-    if (b == -1)
-        return NO_FAULT;
-    int64_t remainder = a % b;
-    *r = remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
-    return NO_FAULT;
-}
-
-static inline unsigned checked_ceildiv(int64_t a, int64_t b, int64_t *r)
-{
-    *r = 0;
-    if (b <= 0)
-        return NOT_POSITIVE;
-    *r = a / b + (a % b > 0);
-    return NO_FAULT;
-}
-
-static inline unsigned checked_align(int64_t a, int64_t b, int64_t *r)
-{
-    int64_t quotient;
-    unsigned fault = checked_ceildiv(a, b, &quotient);
-    *r = 0;
-    return fault ? fault : checked_multiply(quotient, b, r);
-}
-
-static inline unsigned checked_pow2ceil(int64_t a, int64_t b, int64_t *r)
-{
-    (void) b;
-    *r = 0;
-    if (a < 0)
-        return NEGATIVE;
-    if (a > INT64_C(1) << 62)
-        return TOO_LARGE;
-    *r = a <= 1 ? 1 : INT64_C(1) << (64 - __builtin_clzll((unsigned long long) a - 1));
-    return NO_FAULT;
-}
-
-static inline unsigned checked_negate(int64_t a, int64_t b, int64_t *r)
-{
-    (void) b;
-    return checked_subtract(0, a, r);
-}
-
-#define NEVER_FAILS(name, value) \
-    static inline unsigned name(int64_t a, int64_t b, int64_t *r) \
-    { \
-        (void) b; \
-        *r = (value); \
-        return NO_FAULT; \
-    }
-NEVER_FAILS(compute_not, !a)
-NEVER_FAILS(compute_less, a < b)
-NEVER_FAILS(compute_less_equal, a <= b)
-NEVER_FAILS(compute_greater, a > b)
-NEVER_FAILS(compute_greater_equal, a >= b)
-NEVER_FAILS(compute_equal, a == b)
-NEVER_FAILS(compute_not_equal, a != b)
-NEVER_FAILS(compute_and, a && b)
-NEVER_FAILS(compute_or, a || b)
-NEVER_FAILS(compute_min, a < b ? a : b)
-NEVER_FAILS(compute_max, a > b ? a : b)
-
-// X(operation, function): what every switch below is made of.
-#define OPERATIONS(X) \
-    X(NEGATE, checked_negate) X(NOT, compute_not) \
-    X(ADD, checked_add) X(SUBTRACT, checked_subtract) X(MULTIPLY, checked_multiply) \
-    X(DIVIDE, checked_divide) X(REMAINDER, checked_remainder) \
-    X(LESS, compute_less) X(LESS_EQUAL, compute_less_equal) \
-    X(GREATER, compute_greater) X(GREATER_EQUAL, compute_greater_equal) \
-    X(EQUAL, compute_equal) X(NOT_EQUAL, compute_not_equal) \
-    X(AND, compute_and) X(OR, compute_or) X(MIN, compute_min) X(MAX, compute_max) \
-    X(ALIGN, checked_align) X(CEILDIV, checked_ceildiv) X(POW2CEIL, checked_pow2ceil)
 
 static bool is_unary(unsigned operation)
 {
     return operations[operation].is_unary;
-}
-
-static unsigned apply(unsigned operation, int64_t a, int64_t b, int64_t *r)
-{
-    switch ((enum operation) operation) {
-#define CASE(name, function) case name: return function(a, b, r);
-    OPERATIONS(CASE)
-#undef CASE
-    case NUMBER:
-    case SLOT:
-        break;
-    }
-    assert(!"an operation");
-    return NO_FAULT;
 }
 
 static void print_fault(unsigned operation, unsigned fault, int64_t a, int64_t b, char *text,
@@ -199,7 +62,7 @@ struct token {
     size_t length;
     unsigned column;
     int64_t number;
-    enum operation operation; // of a sign that is a binary operation, else NUMBER
+    enum jc_operation operation; // of a sign that is a binary operation, else JC_OP_NUMBER
 };
 
 struct compiler {
@@ -233,11 +96,13 @@ static enum jc_result refuse(struct compiler *compiler, unsigned column, const c
 
 static const struct {
     const char *text;
-    enum operation operation;
+    enum jc_operation operation;
 } signs[] = {
-    {"<=", LESS_EQUAL}, {">=", GREATER_EQUAL}, {"==", EQUAL}, {"!=", NOT_EQUAL}, {"&&", AND},
-    {"||", OR}, {"<", LESS}, {">", GREATER}, {"+", ADD}, {"-", SUBTRACT}, {"*", MULTIPLY},
-    {"/", DIVIDE}, {"%", REMAINDER}, {"!", NUMBER}, {"(", NUMBER}, {")", NUMBER}, {",", NUMBER},
+    {"<=", JC_OP_LESS_EQUAL}, {">=", JC_OP_GREATER_EQUAL}, {"==", JC_OP_EQUAL},
+    {"!=", JC_OP_NOT_EQUAL}, {"&&", JC_OP_AND}, {"||", JC_OP_OR}, {"<", JC_OP_LESS},
+    {">", JC_OP_GREATER}, {"+", JC_OP_ADD}, {"-", JC_OP_SUBTRACT}, {"*", JC_OP_MULTIPLY},
+    {"/", JC_OP_DIVIDE}, {"%", JC_OP_REMAINDER}, {"!", JC_OP_NUMBER}, {"(", JC_OP_NUMBER},
+    {")", JC_OP_NUMBER}, {",", JC_OP_NUMBER},
 };
 
 static bool is_name(char c)
@@ -328,8 +193,8 @@ static enum jc_result expect_sign(struct compiler *compiler, const char *sign)
     return at_sign(compiler, sign) ? advance(compiler) : refuse_token(compiler, quoted);
 }
 
-static enum jc_result append(struct compiler *compiler, enum operation operation, unsigned column,
-                             int64_t operand)
+static enum jc_result append(struct compiler *compiler, enum jc_operation operation,
+                             unsigned column, int64_t operand)
 {
     if (compiler->num_code == compiler->capacity) {
         size_t capacity = compiler->capacity ? 2 * compiler->capacity : 16;
@@ -347,7 +212,7 @@ static enum jc_result append(struct compiler *compiler, enum operation operation
     return JC_OK;
 }
 
-static enum jc_result push(struct compiler *compiler, enum operation operation, unsigned column,
+static enum jc_result push(struct compiler *compiler, enum jc_operation operation, unsigned column,
                            int64_t operand)
 {
     if (++compiler->stack > compiler->depth)
@@ -360,29 +225,30 @@ static enum jc_result push(struct compiler *compiler, enum operation operation, 
 }
 
 // Appends an operation, or its result where the operands are numbers already.
-static enum jc_result operate(struct compiler *compiler, enum operation operation, unsigned column)
+static enum jc_result operate(struct compiler *compiler, enum jc_operation operation,
+                              unsigned column)
 {
     unsigned operands = is_unary(operation) ? 1 : 2;
     compiler->stack -= operands - 1;
     const struct jc_instruction *last = compiler->code + compiler->num_code - operands;
-    bool known = last[0].operation == NUMBER && last[operands - 1].operation == NUMBER;
+    bool known = last[0].operation == JC_OP_NUMBER && last[operands - 1].operation == JC_OP_NUMBER;
     int64_t result = 0, a = last[0].operand, b = last[operands - 1].operand;
     if (!known) {
         // A divisor that is wrong is so for every number on the left.
-        bool right = operands == 2 && last[1].operation == NUMBER;
-        unsigned fault = right ? apply(operation, 0, b, &result) : NO_FAULT;
-        if (fault && fault != TOO_LARGE)
+        bool right = operands == 2 && last[1].operation == JC_OP_NUMBER;
+        unsigned fault = right ? jc_op_apply(operation, 0, b, &result) : JC_FAULT_NONE;
+        if (fault && fault != JC_FAULT_TOO_LARGE)
             return refuse(compiler, column, "%s", fault_texts[fault]);
         return append(compiler, operation, column, 0);
     }
-    unsigned fault = apply(operation, a, b, &result);
+    unsigned fault = jc_op_apply(operation, a, b, &result);
     if (fault) {
         char message[128];
         print_fault(operation, fault, a, b, message, sizeof(message));
         return refuse(compiler, column, "%s", message);
     }
     compiler->num_code -= operands;
-    return append(compiler, NUMBER, column, result);
+    return append(compiler, JC_OP_NUMBER, column, result);
 }
 
 static const struct jc_symbol *find_symbol(const struct compiler *compiler,
@@ -404,16 +270,16 @@ static enum jc_result use_slot(struct compiler *compiler, const struct jc_symbol
         i++;
     if (i == compiler->num_uses)
         compiler->uses[compiler->num_uses++] = slot;
-    return push(compiler, SLOT, column, slot);
+    return push(compiler, JC_OP_SLOT, column, slot);
 }
 
 static const struct function {
     const char *name;
-    enum operation operation;
+    enum jc_operation operation;
     unsigned min_operands, max_operands;
 } functions[] = {
-    {"min", MIN, 2, 16}, {"max", MAX, 2, 16}, {"align", ALIGN, 2, 2}, {"ceildiv", CEILDIV, 2, 2},
-    {"pow2ceil", POW2CEIL, 1, 1},
+    {"min", JC_OP_MIN, 2, 16}, {"max", JC_OP_MAX, 2, 16}, {"align", JC_OP_ALIGN, 2, 2},
+    {"ceildiv", JC_OP_CEILDIV, 2, 2}, {"pow2ceil", JC_OP_POW2CEIL, 1, 1},
 };
 
 static enum jc_result refuse_name(struct compiler *compiler, const struct token *token)
@@ -498,7 +364,7 @@ static enum jc_result compile_primary(struct compiler *compiler)
     const struct token token = compiler->token;
     enum jc_result result;
     if (token.kind == TOKEN_NUMBER) {
-        result = push(compiler, NUMBER, token.column, token.number);
+        result = push(compiler, JC_OP_NUMBER, token.column, token.number);
         return result ? result : advance(compiler);
     }
     if (token.kind == TOKEN_NAME)
@@ -525,7 +391,7 @@ static enum jc_result compile_unary(struct compiler *compiler)
         if (result == JC_OK)
             result = compile_unary(compiler);
         if (result == JC_OK)
-            result = operate(compiler, negate ? NEGATE : NOT, column);
+            result = operate(compiler, negate ? JC_OP_NEGATE : JC_OP_NOT, column);
     } else {
         result = compile_primary(compiler);
     }
@@ -534,8 +400,8 @@ static enum jc_result compile_unary(struct compiler *compiler)
 }
 
 // The binary operations from `first` to `last` group from the left.
-static enum jc_result compile_left(struct compiler *compiler, enum operation first,
-                                   enum operation last,
+static enum jc_result compile_left(struct compiler *compiler, enum jc_operation first,
+                                   enum jc_operation last,
                                    enum jc_result (*compile_operand)(struct compiler *compiler))
 {
     enum jc_result result = compile_operand(compiler);
@@ -553,12 +419,12 @@ static enum jc_result compile_left(struct compiler *compiler, enum operation fir
 
 static enum jc_result compile_product(struct compiler *compiler)
 {
-    return compile_left(compiler, MULTIPLY, REMAINDER, compile_unary);
+    return compile_left(compiler, JC_OP_MULTIPLY, JC_OP_REMAINDER, compile_unary);
 }
 
 static enum jc_result compile_sum(struct compiler *compiler)
 {
-    return compile_left(compiler, ADD, SUBTRACT, compile_product);
+    return compile_left(compiler, JC_OP_ADD, JC_OP_SUBTRACT, compile_product);
 }
 
 // `scale == ue8m0`, the enum not yet taken.
@@ -569,7 +435,7 @@ static enum jc_result compile_enum(struct compiler *compiler, const struct jc_sy
     if (result)
         return result;
     struct token sign = compiler->token;
-    if (sign.operation != EQUAL && sign.operation != NOT_EQUAL)
+    if (sign.operation != JC_OP_EQUAL && sign.operation != JC_OP_NOT_EQUAL)
         return refuse(compiler, column, "'%s' is an enum: write %s == %s", symbol->name,
                       symbol->name, symbol->num_values ? symbol->values[0] : "VALUE");
     result = advance(compiler);
@@ -582,7 +448,7 @@ static enum jc_result compile_enum(struct compiler *compiler, const struct jc_sy
             continue;
         result = use_slot(compiler, symbol, column);
         if (result == JC_OK)
-            result = push(compiler, NUMBER, word->column, (int64_t) i);
+            result = push(compiler, JC_OP_NUMBER, word->column, (int64_t) i);
         if (result == JC_OK)
             result = operate(compiler, sign.operation, sign.column);
         return result ? result : advance(compiler);
@@ -599,7 +465,8 @@ static enum jc_result compile_comparison(struct compiler *compiler)
         return compile_enum(compiler, symbol);
     enum jc_result result = compile_sum(compiler);
     struct token sign = compiler->token;
-    if (result || sign.kind != TOKEN_SIGN || sign.operation < LESS || sign.operation > NOT_EQUAL)
+    if (result || sign.kind != TOKEN_SIGN || sign.operation < JC_OP_LESS ||
+        sign.operation > JC_OP_NOT_EQUAL)
         return result;
     result = advance(compiler);
     if (result == JC_OK)
@@ -607,7 +474,7 @@ static enum jc_result compile_comparison(struct compiler *compiler)
     if (result == JC_OK)
         result = operate(compiler, sign.operation, sign.column);
     if (result == JC_OK && compiler->token.kind == TOKEN_SIGN &&
-        compiler->token.operation >= LESS && compiler->token.operation <= NOT_EQUAL)
+        compiler->token.operation >= JC_OP_LESS && compiler->token.operation <= JC_OP_NOT_EQUAL)
         return refuse(compiler, compiler->token.column,
                       "comparisons do not chain; write a < b && b < c");
     return result;
@@ -615,12 +482,12 @@ static enum jc_result compile_comparison(struct compiler *compiler)
 
 static enum jc_result compile_and(struct compiler *compiler)
 {
-    return compile_left(compiler, AND, AND, compile_comparison);
+    return compile_left(compiler, JC_OP_AND, JC_OP_AND, compile_comparison);
 }
 
 static enum jc_result compile_or(struct compiler *compiler)
 {
-    return compile_left(compiler, OR, OR, compile_and);
+    return compile_left(compiler, JC_OP_OR, JC_OP_OR, compile_and);
 }
 
 enum jc_result jc_expression_compile(struct jc_arena *arena, const char *text,
@@ -655,7 +522,7 @@ enum jc_result jc_expression_compile(struct jc_arena *arena, const char *text,
 
 bool jc_expression_is_constant(const struct jc_expression *expression, int64_t *value)
 {
-    if (expression->num_code != 1 || expression->code[0].operation != NUMBER)
+    if (expression->num_code != 1 || expression->code[0].operation != JC_OP_NUMBER)
         return false;
     *value = expression->code[0].operand;
     return true;
@@ -677,11 +544,12 @@ static struct entry combine(const struct jc_instruction *at, const struct entry 
 {
     if (a->fault)
         return *a;
-    bool decided = (at->operation == AND && !a->value) || (at->operation == OR && a->value);
+    bool decided = (at->operation == JC_OP_AND && !a->value) ||
+                   (at->operation == JC_OP_OR && a->value);
     if (b->fault && !decided)
         return *b;
     struct entry entry = {.at = at, .a = a->value, .b = b->value};
-    entry.fault = apply(at->operation, a->value, b->value, &entry.value);
+    entry.fault = jc_op_apply(at->operation, a->value, b->value, &entry.value);
     return entry;
 }
 
@@ -691,9 +559,9 @@ enum jc_result jc_expression_eval(const struct jc_expression *expression, const 
     struct entry stack[MAX_STACK], *top = stack;
     for (size_t i = 0; i < expression->num_code; i++) {
         const struct jc_instruction *at = &expression->code[i];
-        if (at->operation == NUMBER) {
+        if (at->operation == JC_OP_NUMBER) {
             *top++ = (struct entry){.value = at->operand};
-        } else if (at->operation == SLOT) {
+        } else if (at->operation == JC_OP_SLOT) {
             *top++ = (struct entry){.value = slots[at->operand]};
         } else {
             top -= is_unary(at->operation) ? 0 : 1;
@@ -737,23 +605,23 @@ static void spread(struct jc_block *block, size_t count)
             any |= function(a[i], b[i], &results[i]); \
         for (size_t i = 0; any && i < count; i++) { \
             int64_t ignored; \
-            faults[i] = function(a[i], b[i], &ignored) != NO_FAULT; \
+            faults[i] = function(a[i], b[i], &ignored) != JC_FAULT_NONE; \
         } \
         memcpy(a, results, count * sizeof(*a)); \
         return any != 0; \
     }
-OPERATIONS(DEFINE_LOOP)
+JC_OPERATIONS(DEFINE_LOOP)
 #undef DEFINE_LOOP
 
 static bool run_loop(unsigned operation, int64_t *a, const int64_t *b, size_t count,
                      uint8_t *faults)
 {
-    switch ((enum operation) operation) {
+    switch ((enum jc_operation) operation) {
 #define CASE(name, function) case name: return loop_##name(a, b, count, faults);
-    OPERATIONS(CASE)
+    JC_OPERATIONS(CASE)
 #undef CASE
-    case NUMBER:
-    case SLOT:
+    case JC_OP_NUMBER:
+    case JC_OP_SLOT:
         break;
     }
     assert(!"an operation");
@@ -768,9 +636,9 @@ static void merge_faults(unsigned operation, struct jc_block *a, const struct jc
     for (size_t i = 0; i < count; i++) {
         uint8_t left = a->any_fault ? a->faults[i] : 0;
         uint8_t right = b && b->any_fault ? b->faults[i] : 0;
-        if (operation == AND)
+        if (operation == JC_OP_AND)
             right &= decides[i] != 0;
-        else if (operation == OR)
+        else if (operation == JC_OP_OR)
             right &= decides[i] == 0;
         a->faults[i] = left | right | (fresh ? fresh[i] : 0);
     }
@@ -805,11 +673,11 @@ void jc_expression_eval_block(const struct jc_expression *expression,
     struct jc_block *top = stack;
     for (size_t i = 0; i < expression->num_code; i++) {
         const struct jc_instruction *at = &expression->code[i];
-        if (at->operation == NUMBER) {
+        if (at->operation == JC_OP_NUMBER) {
             top->numbers.uniform = true;
             top->numbers.values[0] = at->operand;
             top++->any_fault = false;
-        } else if (at->operation == SLOT) {
+        } else if (at->operation == JC_OP_SLOT) {
             const struct jc_column *column = slots[at->operand];
             top->numbers.uniform = column->uniform;
             memcpy(top->numbers.values, column->values,
