@@ -11,15 +11,17 @@ struct jc_source {
     struct jc_context *context;
     const struct jc_template *tmpl; // must outlive the source
     struct jc_closure closure;
+    struct jc_key toolchain; // what the closure was made with: its headers are another's
     struct jc_key template_key; // of the template's record, once that is stored
     bool template_stored;
-    bool template_refused; // the cache does not take it, which was logged
+    bool refusal_logged; // that the cache does not take what is compiled
     struct jc_key *warnings; // those logged, by their text
     size_t num_warnings;
 };
 
 // Reads the headers. The errors of jc_context_toolchain, JC_ERROR_TEMPLATE (an include that cannot
-// be followed), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. The context's lock is taken.
+// be followed), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. On failure the source is
+// empty. The context's lock is taken.
 enum jc_result jc_source_init(struct jc_source *source, struct jc_context *context,
                               const struct jc_template *tmpl, struct jc_error *error);
 void jc_source_finish(struct jc_source *source);
@@ -40,13 +42,38 @@ struct jc_obtained {
 };
 
 // Finds a variant in the cache, or compiles it and waits for that. It is stored if the cache takes
-// it; a cache that does not is no failure. JC_ERROR_COMPILE: with the compiler's log, also if that
-// failed a short time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
-// JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. The context's lock is taken. Threads: one at a time for
-// a source.
+// it; a cache that does not is no failure, and logged once. JC_ERROR_COMPILE: with the compiler's
+// log, also if that failed a short time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN
+// (also: NVRTC is another than when the source was read), JC_ERROR_IO, JC_ERROR_LIMIT,
+// JC_ERROR_OUT_OF_MEMORY. On failure there is nothing to finish. The context's lock is taken.
+// Threads: one at a time for a source.
 enum jc_result jc_source_obtain(struct jc_source *source,
                                 const struct jc_specialization *specialization, const char *arch,
                                 struct jc_obtained *obtained, struct jc_error *error);
 void jc_obtained_finish(struct jc_obtained *obtained);
+
+// The steps of the two, for whoever has several variants in flight. The context's lock is held,
+// and there is a compiler.
+
+// jc_source_init.
+enum jc_result jc_source_read(struct jc_source *source, struct jc_context *context,
+                              const struct jc_template *tmpl, struct jc_error *error);
+
+// Whether the cache takes what is compiled. JC_ERROR_CACHE: the text says why not.
+enum jc_result jc_source_check_cache(const struct jc_source *source, struct jc_error *error);
+
+// Stores the template's record, unless that is done. JC_ERROR_CACHE, the errors of jc_cache_insert.
+enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error *error);
+
+// Writes a unit and gives it to the compiler; see jc_compiler_submit.
+enum jc_result jc_source_submit(struct jc_source *source, struct jc_unit *unit, void *user,
+                                struct jc_error *error);
+
+// Waits until a job, whoever submitted it, has come back. JC_ERROR_IO.
+enum jc_result jc_source_wait(struct jc_source *source, struct jc_compiler_answer *answer,
+                              struct jc_error *error);
+
+// Logs what the compiler warns of. The variants of a template share most of it.
+void jc_source_warn(struct jc_source *source, const struct jc_job_answer *answer);
 
 #endif

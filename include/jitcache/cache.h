@@ -74,7 +74,8 @@ struct jc_record {
 //   stack          bytes of a thread
 //
 // The last five are missing where the compiler does not say them. A failure has `file` and, where
-// that is another, `description`: the names that its log speaks of. A template has `name`.
+// that is another, `description`: the names that its log speaks of; and `result=worker` where the
+// compile worker crashed or ran out of time. A template has `name`.
 
 // The largest record: key text, metadata and payload together.
 #define JC_RECORD_MAX_BYTES (UINT64_C(64) << 20)

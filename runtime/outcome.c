@@ -1,0 +1,167 @@
+#include "outcome.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/clock.h"
+#include "cache/report.h"
+#include "runtime/compile/diagnosis.h"
+#include "runtime/compile/resources.h"
+
+// How long a failed compile is remembered: long enough that the ranks of a starting engine do not
+// all run into it, short enough that a repaired machine is noticed.
+#define FAILURE_LIFETIME_MS (5 * 60 * 1000)
+
+// --- records -------------------------------------------------------------------------------------
+
+size_t jc_outcome_value(const struct jc_record *record, const char *name, const char **value)
+{
+    const char *line = record->metadata, *end = line + record->metadata_size;
+    size_t size = strlen(name);
+    while (line < end) {
+        const char *stop = memchr(line, '\n', (size_t) (end - line));
+        stop = stop ? stop : end;
+        if ((size_t) (stop - line) > size && memcmp(line, name, size) == 0 && line[size] == '=') {
+            *value = line + size + 1;
+            return (size_t) (stop - *value);
+        }
+        line = stop < end ? stop + 1 : end;
+    }
+    return 0;
+}
+
+// What a variant and a failed compile have in common.
+static struct jc_record record_of(const struct jc_source *source, const struct jc_unit *unit,
+                                  enum jc_record_kind kind)
+{
+    struct jc_record record = {
+        .kind = kind, .text = unit->text, .text_size = unit->text_size};
+    for (size_t i = 0; i < sizeof(record.group); i++)
+        record.group = record.group << 8 | source->template_key.bytes[i];
+    size_t size = strlen(unit->arch);
+    memcpy(record.label, unit->arch, size < sizeof(record.label) ? size : sizeof(record.label));
+    return record;
+}
+
+enum jc_result jc_outcome_keep(const struct jc_source *source, const struct jc_unit *unit,
+                               const struct jc_job_answer *answer, struct jc_error *error)
+{
+    struct jc_buffer metadata = {0};
+    struct jc_resources resources = jc_resources_read(answer->log, answer->lowered_name);
+    jc_buffer_print(&metadata, "kernel=%s\nlowered_name=%s\narch=%s\ncompile_ns=%llu\n",
+                    source->tmpl->name, answer->lowered_name, unit->arch,
+                    (unsigned long long) answer->elapsed_ns);
+    jc_resources_print(&resources, &metadata);
+    struct jc_record record = record_of(source, unit, JC_RECORD_VARIANT);
+    record.metadata = metadata.data;
+    record.metadata_size = metadata.size;
+    record.payload = answer->cubin;
+    record.payload_size = answer->cubin_size;
+    record.cost_ns = answer->elapsed_ns;
+    enum jc_result result = metadata.failed
+        ? jc_fail_memory(error) : jc_cache_insert(source->context->cache, &record, error);
+    jc_buffer_finish(&metadata);
+    return result;
+}
+
+static void keep_failure(const struct jc_source *source, const struct jc_unit *unit,
+                         const struct jc_job_answer *answer, const char *reason)
+{
+    struct jc_buffer metadata = {0};
+    jc_buffer_print(&metadata, "file=%s\n", source->tmpl->base_name);
+    if (strcmp(source->tmpl->line_name, source->tmpl->base_name) != 0)
+        jc_buffer_print(&metadata, "description=%s\n", source->tmpl->line_name);
+    if (answer->result == JC_ERROR_WORKER)
+        jc_buffer_string(&metadata, "result=worker\n");
+    struct jc_record record = record_of(source, unit, JC_RECORD_FAILURE);
+    record.metadata = metadata.data;
+    record.metadata_size = metadata.size;
+    record.payload = reason;
+    record.payload_size = strlen(reason);
+    record.cost_ns = answer->elapsed_ns;
+    record.expires_ms = jc_now_unix_ms() + FAILURE_LIFETIME_MS;
+    if (!metadata.failed)
+        jc_cache_insert(source->context->cache, &record, NULL);
+    jc_buffer_finish(&metadata);
+}
+
+// --- words ---------------------------------------------------------------------------------------
+
+// What is wrong, without which file, kernel and architecture: two files with one text share the
+// record of it. Allocated; NULL when out of memory.
+static char *failure_reason(const struct jc_source *source, const struct jc_job_answer *answer)
+{
+    struct jc_buffer out = {0};
+    if (answer->result == JC_ERROR_COMPILE)
+        jc_diagnosis_print(source->tmpl, jc_compiler_toolchain(source->context->compiler),
+                           answer->log ? answer->log : "", &out);
+    // A log says more than the text, but not of a compile that went well and made no kernel.
+    bool compiled = answer->lowered_name && answer->lowered_name[0];
+    if (out.size == 0 || compiled)
+        jc_buffer_print(&out, "%s\n", answer->text && answer->text[0]
+                        ? answer->text : jc_result_string(answer->result));
+    return jc_buffer_take(&out);
+}
+
+static void print_failure(const struct jc_source *source, const struct jc_unit *unit,
+                          const char *how, const char *reason, struct jc_buffer *text)
+{
+    const char *file = source->tmpl->file ? source->tmpl->file : source->tmpl->base_name;
+    jc_buffer_print(text, "%s: %s for %s%s%s", file, source->tmpl->name, unit->arch, how,
+                    reason ? reason : "out of memory\n");
+}
+
+void jc_outcome_fail(const struct jc_source *source, const struct jc_unit *unit,
+                     const struct jc_compiler_answer *answer, struct jc_buffer *text)
+{
+    char *reason = failure_reason(source, &answer->job);
+    if (reason && answer->lasting && source->template_stored)
+        keep_failure(source, unit, &answer->job, reason);
+    print_failure(source, unit,
+                  answer->job.result == JC_ERROR_COMPILE ? " does not compile:\n" : ": ", reason,
+                  text);
+    free(reason);
+}
+
+static bool is_of_name(char c)
+{
+    return isalnum((unsigned char) c) || c == '_' || c == '.' || c == '/' || c == '-';
+}
+
+// Appends a text with one file's name in place of another's.
+static void append_renamed(struct jc_buffer *out, const char *text, const char *from,
+                           size_t from_size, const char *to)
+{
+    const char *found, *at = text;
+    while (from_size && (found = memmem(at, strlen(at), from, from_size))) {
+        bool whole = (found == text || !is_of_name(found[-1])) && !is_of_name(found[from_size]);
+        jc_buffer_append(out, at, (size_t) (found - at));
+        jc_buffer_append(out, whole ? to : from, whole ? strlen(to) : from_size);
+        at = found + from_size;
+    }
+    jc_buffer_string(out, at);
+}
+
+enum jc_result jc_outcome_recall(const struct jc_source *source, const struct jc_unit *unit,
+                                 const struct jc_record *record, const char *remedy,
+                                 struct jc_buffer *text)
+{
+    uint64_t now = jc_now_unix_ms();
+    char how[128];
+    snprintf(how, sizeof(how), " failed %llu s ago, and was not tried again; %s compiles it:\n",
+             (unsigned long long) (now > record->created_ms ? now - record->created_ms : 0) / 1000,
+             remedy);
+    const char *file = NULL, *described = NULL, *ended = NULL;
+    size_t file_size = jc_outcome_value(record, "file", &file);
+    size_t described_size = jc_outcome_value(record, "description", &described);
+    struct jc_buffer half = {0}, whole = {0};
+    append_renamed(&half, record->payload, file, file_size, source->tmpl->base_name);
+    append_renamed(&whole, half.data ? half.data : "", described, described_size,
+                   source->tmpl->line_name);
+    print_failure(source, unit, how, half.failed || whole.failed ? NULL : whole.data, text);
+    jc_buffer_finish(&half);
+    jc_buffer_finish(&whole);
+    return jc_outcome_value(record, "result", &ended) ? JC_ERROR_WORKER : JC_ERROR_COMPILE;
+}

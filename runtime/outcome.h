@@ -1,0 +1,28 @@
+// Outcomes: what became of a variant, as the cache keeps it and in words.
+
+#ifndef JC_OUTCOME_H
+#define JC_OUTCOME_H
+
+#include "source.h"
+
+// The value of a line `name=value` of a record's metadata, which no NUL ends; its size, or 0.
+size_t jc_outcome_value(const struct jc_record *record, const char *name, const char **value);
+
+// Keeps a variant that compiled. The template's record has to be there: a variant without its
+// template could not be named. The errors of jc_cache_insert.
+enum jc_result jc_outcome_keep(const struct jc_source *source, const struct jc_unit *unit,
+                               const struct jc_job_answer *answer, struct jc_error *error);
+
+// Says why a variant could not be made, in lines. Where the same would fail again, and the
+// template's record is there, that is kept a short time for the others' sake; if it cannot be, they
+// find out by themselves.
+void jc_outcome_fail(const struct jc_source *source, const struct jc_unit *unit,
+                     const struct jc_compiler_answer *answer, struct jc_buffer *text);
+
+// Says what was found out earlier, by whatever process, about a file of whatever name, and what
+// jc_outcome_fail was told then. `remedy` is what tries it again.
+enum jc_result jc_outcome_recall(const struct jc_source *source, const struct jc_unit *unit,
+                                 const struct jc_record *record, const char *remedy,
+                                 struct jc_buffer *text);
+
+#endif
