@@ -1,11 +1,13 @@
 #include "context.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/params.h"
 #include "cache/report.h"
 #include "environment.h"
+#include "runtime/launch/device.h"
 #include "runtime/template/template.h"
 
 #define DEFAULT_TIMEOUT_NS UINT64_C(300000000000)
@@ -68,6 +70,7 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     if (!context)
         return jc_fail_memory(error);
     pthread_mutex_init(&context->lock, NULL);
+    pthread_mutex_init(&context->driver_lock, NULL);
     if (params.log)
         context->log = *params.log;
     if (environment.has_log)
@@ -88,6 +91,11 @@ void jc_context_destroy(struct jc_context **out)
         return;
     struct jc_context *context = *out;
     *out = NULL;
+    for (struct jc_device *device = context->devices, *next; device; device = next) {
+        next = device->next;
+        jc_device_destroy(&device);
+    }
+    jc_driver_finish(&context->driver);
     jc_compiler_destroy(&context->compiler);
     jc_includes_destroy(&context->includes);
     jc_cache_destroy(&context->cache);
@@ -96,6 +104,7 @@ void jc_context_destroy(struct jc_context **out)
     free(context->archs);
     free(context->nvrtc);
     free(context->worker);
+    pthread_mutex_destroy(&context->driver_lock);
     pthread_mutex_destroy(&context->lock);
     free(context);
 }
@@ -197,5 +206,112 @@ enum jc_result jc_context_arch(struct jc_context *context, const struct jc_templ
         result = jc_toolchain_arch(jc_compiler_toolchain(context->compiler), tmpl && tmpl->portable,
                                    capability, arch, error);
     pthread_mutex_unlock(&context->lock);
+    return result;
+}
+
+// --- devices -------------------------------------------------------------------------------------
+
+enum jc_result jc_context_archs(struct jc_context *context, const char *capability,
+                                char arch[JC_ARCH_SIZE], char portable_arch[JC_ARCH_SIZE],
+                                struct jc_error *error)
+{
+    pthread_mutex_lock(&context->lock);
+    enum jc_result result = jc_context_need_compiler(context, error);
+    const struct jc_toolchain *toolchain =
+        result == JC_OK ? jc_compiler_toolchain(context->compiler) : NULL;
+    if (result == JC_OK)
+        result = jc_toolchain_arch(toolchain, false, capability, arch, error);
+    if (result == JC_OK)
+        result = jc_toolchain_arch(toolchain, true, capability, portable_arch, error);
+    pthread_mutex_unlock(&context->lock);
+    return result;
+}
+
+static enum jc_result need_driver(struct jc_context *context, struct jc_error *error)
+{
+    pthread_mutex_lock(&context->driver_lock);
+    struct jc_driver *driver = &context->driver;
+    enum jc_result result;
+    if (driver->library) {
+        result = jc_driver_check_process(driver, error);
+    } else {
+        result = jc_driver_init(driver, error);
+        if (result == JC_OK)
+            jc_log(&context->log, JC_LOG_INFO, "CUDA driver %s, for CUDA %d.%d, with %d GPUs",
+                   driver->file, driver->version / 1000, driver->version % 1000 / 10,
+                   driver->num_devices);
+    }
+    pthread_mutex_unlock(&context->driver_lock);
+    return result;
+}
+
+enum jc_result jc_context_driver(struct jc_context *context, struct jc_driver_info *info,
+                                 struct jc_error *error)
+{
+    if (!context || !info)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "info" : "context");
+    int saved = errno;
+    enum jc_result result = need_driver(context, error);
+    if (result == JC_OK)
+        *info = (struct jc_driver_info){.file = context->driver.file,
+                                        .version = context->driver.version,
+                                        .num_devices = context->driver.num_devices};
+    errno = saved;
+    return result;
+}
+
+enum jc_result jc_context_device_info(struct jc_context *context, int ordinal,
+                                      struct jc_device_info *info, struct jc_error *error)
+{
+    if (!context || !info)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "info" : "context");
+    int saved = errno;
+    enum jc_result result = need_driver(context, error);
+    if (result == JC_OK)
+        result = jc_device_describe(&context->driver, ordinal, info, error);
+    errno = saved;
+    return result;
+}
+
+// Puts a device into the list, where there is none of its ordinal yet, and gives the one that is
+// there then; NULL for none.
+static struct jc_device *add_device(struct jc_context *context, int ordinal, struct jc_device *made)
+{
+    pthread_mutex_lock(&context->driver_lock);
+    struct jc_device *device = context->devices;
+    while (device && device->info.ordinal != ordinal)
+        device = device->next;
+    if (!device && made) {
+        made->next = context->devices;
+        context->devices = made;
+        device = made;
+    }
+    pthread_mutex_unlock(&context->driver_lock);
+    return device;
+}
+
+enum jc_result jc_context_device(struct jc_context *context, int ordinal, struct jc_device **out,
+                                 struct jc_error *error)
+{
+    if (!out)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "device: NULL; pass where to put it");
+    *out = NULL;
+    if (!context)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL");
+    int saved = errno;
+    enum jc_result result = need_driver(context, error);
+    if (result == JC_OK)
+        *out = add_device(context, ordinal, NULL);
+    if (result == JC_OK && !*out) {
+        // Made without a lock, since that takes long. Another thread may be quicker; retaining a
+        // primary context twice does no harm.
+        struct jc_device *made;
+        result = jc_device_create(context, &context->driver, ordinal, &made, error);
+        if (result == JC_OK)
+            *out = add_device(context, ordinal, made);
+        if (*out != made)
+            jc_device_destroy(&made);
+    }
+    errno = saved;
     return result;
 }

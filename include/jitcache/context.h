@@ -46,7 +46,9 @@ struct jc_context_params {
 JC_API enum jc_result jc_context_create(const struct jc_context_params *params,
                                         struct jc_context **context, struct jc_error *error);
 
-// Stops the worker and closes the cache. Accepts NULL content and clears the handle.
+// Stops the worker, unloads what was loaded into devices and releases them, and closes the cache.
+// Accepts NULL content and clears the handle. By then its kernels are destroyed, and what they
+// launched has finished, on the GPU too.
 // Threads: no other call on this context may be running.
 JC_API void jc_context_destroy(struct jc_context **context);
 

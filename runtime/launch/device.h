@@ -4,7 +4,6 @@
 #define JC_DEVICE_H
 
 #include <pthread.h>
-#include <sys/types.h>
 
 #include <jitcache/device.h>
 
@@ -17,11 +16,12 @@ struct jc_module {
     struct jc_module *next;
     struct jc_key key;
     char *symbol;
-    CUmodule module;
+    CUmodule module; // NULL where another one keeps the code
     CUfunction function;
     unsigned max_threads;     // of a block, for this function
     unsigned static_shared;   // bytes of a block
     unsigned dynamic_shared;  // bytes that a launch may ask for at most
+    bool large_cluster;       // clusters of more than 8 blocks are allowed
     unsigned local;           // bytes of a thread
     int registers;            // of a thread
 };
@@ -37,7 +37,6 @@ struct jc_device {
     char arch[JC_ARCH_SIZE], portable_arch[JC_ARCH_SIZE];
     unsigned max_grid[3], max_block[3];
     bool cooperative; // cooperative launches
-    pid_t process;    // that retained the primary context: a child cannot use it
 
     pthread_mutex_t lock; // guards the modules; held while one is loaded
     struct jc_module *modules;
@@ -55,6 +54,14 @@ struct jc_module_params {
     size_t dynamic_shared;
     bool large_cluster; // over 8 blocks
 };
+
+// Tells of a device. JC_ERROR_INVALID_ARGUMENT: no such device. JC_ERROR_DRIVER.
+enum jc_result jc_device_describe(const struct jc_driver *driver, int ordinal,
+                                  struct jc_device_info *info, struct jc_error *error);
+
+// As jc_context_device, a new one each time; takes the context's lock.
+enum jc_result jc_device_create(struct jc_context *context, const struct jc_driver *driver,
+                                int ordinal, struct jc_device **device, struct jc_error *error);
 
 // Loads a variant, or finds it loaded: `*fresh` tells which; `*elapsed_ns` is the time of the load.
 // The calling thread's current context and capture mode are as before afterwards. Nothing of a

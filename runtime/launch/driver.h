@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <jitcache/result.h>
 
@@ -26,15 +27,29 @@ enum {
     JC_CU_NOT_INITIALIZED = 3,
     JC_CU_DEINITIALIZED = 4,
     JC_CU_STUB_LIBRARY = 34,
+    JC_CU_DEVICE_UNAVAILABLE = 46,
     JC_CU_NO_DEVICE = 100,
     JC_CU_INVALID_DEVICE = 101,
     JC_CU_INVALID_IMAGE = 200,
     JC_CU_INVALID_CONTEXT = 201,
     JC_CU_NO_BINARY_FOR_GPU = 209,
+    JC_CU_ECC_UNCORRECTABLE = 214,
+    JC_CU_INVALID_PTX = 218,
+    JC_CU_NVLINK_UNCORRECTABLE = 220,
+    JC_CU_UNSUPPORTED_PTX_VERSION = 222,
     JC_CU_INVALID_HANDLE = 400,
     JC_CU_NOT_FOUND = 500,
+    JC_CU_ILLEGAL_ADDRESS = 700,
+    JC_CU_LAUNCH_TIMEOUT = 702,
     JC_CU_CONTEXT_IS_DESTROYED = 709,
-    JC_CU_INVALID_DEVICE_FUNCTION = 98,
+    JC_CU_ASSERT = 710,
+    JC_CU_HARDWARE_STACK_ERROR = 714,
+    JC_CU_ILLEGAL_INSTRUCTION = 715,
+    JC_CU_MISALIGNED_ADDRESS = 716,
+    JC_CU_INVALID_ADDRESS_SPACE = 717,
+    JC_CU_INVALID_PC = 718,
+    JC_CU_LAUNCH_FAILED = 719,
+    JC_CU_SYSTEM_NOT_READY = 802,
     JC_CU_SYSTEM_DRIVER_MISMATCH = 803,
     JC_CU_COMPAT_NOT_SUPPORTED = 804,
     JC_CU_CAPTURE_UNSUPPORTED = 900,
@@ -98,7 +113,7 @@ struct jc_cu_launch_config {
     unsigned num_attributes;
 };
 
-// X(name as a field and a symbol stem, symbol, parameters). Required of every driver: 12.0 has them.
+// X(name of a field, symbol, parameters). Required of every driver: 12.0 has them.
 #define JC_DRIVER_CALLS(X) \
     X(cuInit, "cuInit", (unsigned flags)) \
     X(cuDriverGetVersion, "cuDriverGetVersion", (int *version)) \
@@ -136,6 +151,7 @@ struct jc_cu_launch_config {
 struct jc_driver {
     void *library;
     char *file;
+    pid_t process;   // that opened it: a forked child cannot use it
     int version;     // 13000 for 13.0
     int num_devices;
 #define JC_DRIVER_FIELD(name, symbol, parameters) int(*name) parameters;
@@ -156,5 +172,8 @@ void jc_driver_finish(struct jc_driver *driver);
 // JC_ERROR_DEVICE_MEMORY, everything else JC_ERROR_DRIVER.
 enum jc_result jc_driver_fail(const struct jc_driver *driver, int cu_result, struct jc_error *error,
                               const char *doing_format, ...) JC_FORMAT(4, 5);
+
+// JC_ERROR_DRIVER: this is a child of the process that opened the driver, where CUDA cannot work.
+enum jc_result jc_driver_check_process(const struct jc_driver *driver, struct jc_error *error);
 
 #endif
