@@ -6,7 +6,7 @@ import unittest
 import harness
 from harness import ROPE, SILU
 
-COMMANDS = ["prewarm", "plan", "stats", "ls", "show", "clear"]
+COMMANDS = ["prewarm", "plan", "stats", "ls", "show", "explain", "clear"]
 
 # Words, and what the message must hold.
 WRONG = [
@@ -56,6 +56,11 @@ WRONG = [
     (["show", "abcd", "-o", "file"], "goes with --cubin"),
     (["show", "abcd", "--source", "--key"], "at a time"),
     (["show", "abcd", "--cubin", "-o", "-", "--json"], "both want standard output"),
+    (["explain"], "two KEYs"),
+    (["explain", "abcd"], "two KEYs"),
+    (["explain", "abcd", "abce", "abcf"], "two KEYs at a time"),
+    (["explain", "abcd", "abc"], "too short"),
+    (["explain", "abcx", "abcd"], "no key"),
     (["clear"], "add --yes"),
     (["clear", "silu", "--yes"], "takes no 'silu'"),
 ]
