@@ -270,8 +270,8 @@ static enum jc_result take_failure(struct errand *errand)
     return fail_with(errand->error, result, &text);
 }
 
-// Whoever cannot keep what is compiled goes on, and says so once. That the cache is disabled is
-// somebody's wish.
+// Whoever cannot keep what is compiled goes on, and says so once. That there is no cache at all is
+// somebody's wish, or was a warning when it was opened.
 static void log_refusal(struct jc_source *source, const struct jc_error *error)
 {
     struct jc_cache_info info;

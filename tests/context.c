@@ -14,49 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <jitcache/jitcache.h>
-
-#include "scratch.h"
-
-// --- a folder for each test ----------------------------------------------------------------------
-
-static char forward[PATH_MAX]; // the NVRTC that counts
-static char count_file[PATH_MAX];
-static char real_nvrtc[PATH_MAX];
-static char real_builtins[PATH_MAX];
-
-static int set_up(void **state)
-{
-    if (scratch_setup(state) != 0)
-        return -1;
-    strcpy(count_file, scratch_path("count"));
-    setenv("JITCACHE_REAL_NVRTC", real_nvrtc, 1);
-    setenv("JITCACHE_NVRTC_COUNT", count_file, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    static const char *const variables[] = {
-        "JITCACHE_REAL_NVRTC", "JITCACHE_NVRTC_COUNT", "JITCACHE_NVRTC_ACT",
-        "JITCACHE_NVRTC_VERSION", "NVRTC_APPEND_FLAGS"};
-    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
-        unsetenv(variables[i]);
-    return scratch_teardown(state);
-}
-
-// How many compiles there were since the last time this was asked.
-static size_t compiles(void)
-{
-    FILE *stream = fopen(count_file, "r");
-    size_t lines = 0;
-    for (int c; stream && (c = getc(stream)) != EOF;)
-        lines += c == '\n';
-    if (stream)
-        fclose(stream);
-    unlink(count_file);
-    return lines;
-}
+#include "counted.h"
 
 // --- a context and what it does ------------------------------------------------------------------
 
@@ -78,7 +36,7 @@ static void open_context(struct fixture *fixture, const struct jc_context_params
 {
     struct jc_context_params own = *params;
     own.dir = own.dir ? own.dir : scratch_path("cache");
-    own.nvrtc = own.nvrtc ? own.nvrtc : forward;
+    own.nvrtc = own.nvrtc ? own.nvrtc : counted_nvrtc;
     if (jc_context_create(&own, &fixture->context, &fixture->error) != JC_OK)
         fail_msg("%s", fixture->error.text);
 }
@@ -732,10 +690,10 @@ static void missing_toolkit_headers_matter_where_they_are_needed(void **state)
     // own with what it wants to see beside it.
     struct fixture f = {0};
     scratch_put("nvrtc/empty", "");
-    assert_int_equal(symlink(real_builtins, scratch_path("nvrtc/libnvrtc-builtins.so.98.0")), 0);
+    assert_int_equal(symlink(counted_builtins, scratch_path("nvrtc/libnvrtc-builtins.so.98.0")), 0);
     setenv("JITCACHE_NVRTC_VERSION", "98.0", 1);
     char command[2 * PATH_MAX + 16];
-    snprintf(command, sizeof(command), "cp '%s' '%s'", forward, scratch_path("nvrtc/lib.so"));
+    snprintf(command, sizeof(command), "cp '%s' '%s'", counted_nvrtc, scratch_path("nvrtc/lib.so"));
     assert_int_equal(system(command), 0);
     char nvrtc[PATH_MAX];
     strcpy(nvrtc, scratch_path("nvrtc/lib.so"));
@@ -786,13 +744,13 @@ static void the_toolchain_is_described(void **state)
     open_context(&f, jc_context_params());
     struct jc_toolchain_info info, again;
     assert_int_equal(jc_context_toolchain(f.context, &info, &f.error), JC_OK);
-    assert_string_equal(info.nvrtc, forward);
+    assert_string_equal(info.nvrtc, counted_nvrtc);
     assert_true(info.major >= 12 && info.num_archs > 0);
     bool hopper_known = false;
     for (size_t i = 0; i < info.num_archs; i++)
         hopper_known = hopper_known || strcmp(info.archs[i], "sm_90a") == 0;
     assert_true(hopper_known);
-    assert_non_null(strstr(info.tried, forward));
+    assert_non_null(strstr(info.tried, counted_nvrtc));
     assert_int_equal(jc_context_toolchain(f.context, &again, &f.error), JC_OK);
     assert_ptr_equal(info.archs, again.archs);
     close_all(&f);
@@ -941,38 +899,13 @@ static void wrong_calls_are_answered(void **state)
     jc_context_destroy(&f.context);
 }
 
-// Remembers where the real NVRTC and its builtins are, for the library in front of it.
-static enum jc_result find_nvrtc(struct jc_error *error)
-{
-    struct jc_context *context;
-    struct jc_toolchain_info info;
-    enum jc_result result = jc_context_create(jc_context_params(.disable = true), &context, error);
-    if (result != JC_OK)
-        return result;
-    result = jc_context_toolchain(context, &info, error);
-    if (result == JC_OK) {
-        const char *slash = strrchr(info.nvrtc, '/');
-        snprintf(real_nvrtc, sizeof(real_nvrtc), "%s", info.nvrtc);
-        snprintf(real_builtins, sizeof(real_builtins), "%.*s/libnvrtc-builtins.so.%d.%d",
-                 (int) (slash - info.nvrtc), info.nvrtc, info.major, info.minor);
-    }
-    jc_context_destroy(&context);
-    return result;
-}
-
 int main(void)
 {
-    struct jc_error error;
-    enum jc_result result = find_nvrtc(&error);
-    if (result != JC_OK) {
-        fprintf(stderr, "%s\n", error.text);
-        return result == JC_ERROR_TOOLCHAIN ? 77 : 1;
-    }
-    if (!realpath(getenv("JITCACHE_BUILD_ROOT"), forward))
-        return 1;
-    strcat(forward, "/tests/libforward-nvrtc.so");
+    int status = counted_find();
+    if (status)
+        return status;
     const struct CMUnitTest tests[] = {
-#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, counted_setup, counted_teardown)
         IN_A_FOLDER(compiles_are_counted_right_and_not_repeated),
         IN_A_FOLDER(a_variant_is_stored_with_what_is_known_of_it),
         IN_A_FOLDER(the_template_is_stored_once_and_named_by_its_variants),
