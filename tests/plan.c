@@ -168,6 +168,45 @@ static void causes_name_the_facets_that_vary_and_where_they_come_from(void **sta
     jc_template_destroy(&tmpl);
 }
 
+static void a_pointer_that_comes_either_way_is_a_cause_and_comes_aligned_first(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *specialization;
+        int64_t p, n;
+    } expected[] = {
+        {"facet.p=align:32\nfacet.n=one\n", 0, 1}, {"facet.p=align:32\n", 0, 2},
+        {"facet.p=align:8\nfacet.n=one\n", 1, 1},  {"facet.p=align:8\n", 1, 2},
+        {"facet.n=one\n", 2, 1},                   {"", 2, 2},
+    };
+    struct jc_template *tmpl = make_template(
+        "/*jitcache\nkernel: k\narguments:\n"
+        "  - {name: q, type: f32*, facets: [null]}\n"
+        "  - {name: p, type: f32*, align: either, facets: [null, {align: 8}, {align: 32}]}\n"
+        "  - {name: n, type: i32, range: [1, 9]}\n*/\nJC_FACT(p) JC_FACT(q) JC_FACT(n)");
+    struct jc_plan *plan = make_plan(tmpl, NULL);
+    size_t count;
+    const struct jc_plan_variant *variants = jc_plan_variants(plan, &count);
+    assert_int_equal(count, 6);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(variants[i].specialization, expected[i].specialization);
+        assert_int_equal(variants[i].num_first, 2);
+        assert_string_equal(variants[i].first[0].argument, "p");
+        assert_int_equal(variants[i].first[0].value, expected[i].p);
+        assert_int_equal(variants[i].first[1].value, expected[i].n);
+        assert_true(variants[i].generic == (i == 5));
+    }
+    const struct jc_plan_cause *causes = jc_plan_causes(plan, &count);
+    assert_int_equal(count, 3);
+    assert_string_equal(causes[0].facet, "align: 32");
+    assert_string_equal(causes[1].facet, "align: 8");
+    assert_string_equal(causes[1].name, "p");
+    assert_string_equal(causes[1].source, "p");
+    assert_int_equal(causes[1].states, 2);
+    jc_plan_destroy(&plan);
+    jc_template_destroy(&tmpl);
+}
+
 // --- what counts and what does not ---------------------------------------------------------------
 
 #define PLAN_TEXT(yaml, code) "/*jitcache\nkernel: k\n" yaml "\n*/\n" code
@@ -198,6 +237,17 @@ static void variants_are_counted_exactly(void **state)
         // A pointer counts as aligned.
         {PLAN_TEXT("arguments: [{name: p, type: f32*}]", "JC_FACT(p)"), 1, 1},
         {PLAN_TEXT("arguments: [{name: p, type: f32*, facets: [null]}]", "JC_FACT(p)"), 1, 0},
+        {PLAN_TEXT("arguments: [{name: p, type: f32*, facets: [null, {align: 32}, {align: 4}]}]",
+                   "JC_FACT(p)"), 1, 1},
+        // Or as anything that its facets tell apart, if the template says so.
+        {PLAN_TEXT("arguments: [{name: p, type: f32*, align: either}]", "JC_FACT(p)"), 2, 0},
+        {PLAN_TEXT("arguments: [{name: p, type: f32*, align: either,\n"
+                   "             facets: [null, {align: 32}, {align: 4}]}]", "JC_FACT(p)"), 3, 0},
+        {PLAN_TEXT("arguments: [{name: p, type: f32*, align: either},\n"
+                   "            {name: q, type: f32*},\n"
+                   "            {name: n, type: i32, range: [1, 100]}]",
+                   "JC_FACT(p) JC_FACT(q) JC_FACT(n)"), 6, 1},
+        {PLAN_TEXT("arguments: [{name: p, type: f32*, align: either}]", ""), 1, 0},
         // one, neither, div.
         {PLAN_TEXT("arguments: [{name: n, type: i32, range: [0, 40]}]", "JC_FACT(n)"), 3, 0},
         {PLAN_TEXT("arguments: [{name: n, type: i32, range: [2, 15]}]", "JC_FACT(n)"), 1, 0},
@@ -707,6 +757,7 @@ int main(void)
         cmocka_unit_test(a_stride_past_the_32_bits_adds_no_variant),
         cmocka_unit_test(the_specialization_is_the_canonical_text),
         cmocka_unit_test(causes_name_the_facets_that_vary_and_where_they_come_from),
+        cmocka_unit_test(a_pointer_that_comes_either_way_is_a_cause_and_comes_aligned_first),
         cmocka_unit_test(variants_are_counted_exactly),
         cmocka_unit_test(values_of_parameters_multiply),
         cmocka_unit_test(variants_come_in_the_order_in_which_calls_reach_them),

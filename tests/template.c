@@ -150,6 +150,15 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
          "k.cu:4: arguments[0] (n): do_not_specialize: 'treu' is not known here; did you mean "
          "'true'?; write false, true or alignment"},
         {ARGUMENT("type: i32, do_not_specialize: yes"), "'yes' is not known here"},
+        {ARGUMENT("type: i32, align: either"),
+         "k.cu:4: arguments[0] (n): align: only pointers are aligned, not i32; remove it"},
+        {ARGUMENT("type: f32*, align: 16"), "'16' is not known here; write aligned or either"},
+        {ARGUMENT("type: f32*, align: either, facets: [null]"),
+         "align: the argument has no align facet to tell calls apart by; add {align: 16}"},
+        {ARGUMENT("type: f32*, align: either, do_not_specialize: true"),
+         "align: do_not_specialize: true makes one variant of both; remove one of the two"},
+        {ARGUMENT("type: f32*, align: either, do_not_specialize: alignment"),
+         "do_not_specialize: alignment makes one variant of both"},
         {ARGUMENT("type: i32, facets: [odd]"), "facets: 'odd': unknown facet; facets are value"},
         {ARGUMENT("type: i32, facets: [div]"), "'div': this facet has a number; write {div: 16}"},
         {ARGUMENT("type: i32, facets: [{div: 1}]"), "the number of a facet is from 2"},
@@ -539,7 +548,7 @@ static const char full_yaml[] =
     "  - {name: mode, type: enum, values: [slow, fast], default: fast}\n"
     "fallback: {N: 0x1}\n"
     "arguments:\n"
-    "  - {name: p, type: const  bf16 *, facets: [null, {align: 128}]}\n"
+    "  - {name: p, type: const  bf16 *, facets: [null, {align: 128}], align: either}\n"
     "  - {name: n, type: i32, range: [1, 0x2000], do_not_specialize: alignment}\n"
     "  - {name: m, type: i64, derive: \"ceildiv(n, N)\", facets: []}\n"
     "  - {name: h, type: u8, typical: 0x10, do_not_specialize: true}\n"
@@ -559,6 +568,7 @@ static void a_description_comes_back_from_its_canonical_yaml(void **state)
     assert_non_null(strstr(canonical, "type: \"const bf16*\""));
     assert_non_null(strstr(canonical, "range: \"1:8192\""));
     assert_non_null(strstr(canonical, "facets: []"));
+    assert_non_null(strstr(canonical, "align: \"either\""));
     assert_non_null(strstr(canonical, "cluster: [\"2\", \"1\", \"1\"]"));
 
     // The struct goes through the same checks as the text.

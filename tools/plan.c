@@ -72,8 +72,10 @@ static struct jc_template *annotate(const struct jc_template *tmpl, const char *
         jc_allocate(description.num_arguments, sizeof(*arguments));
     for (size_t i = 0; i < description.num_arguments; i++) {
         arguments[i] = description.arguments[i];
-        if (strcmp(arguments[i].name, name) == 0)
-            arguments[i].do_not_specialize = "true";
+        if (strcmp(arguments[i].name, name) != 0)
+            continue;
+        arguments[i].do_not_specialize = "true";
+        arguments[i].align = NULL; // it would have nothing to tell apart
     }
     description.arguments = arguments;
     size_t size;
@@ -285,16 +287,48 @@ static void print_shared(const struct planned *planned)
     }
 }
 
-static char *first_call(const struct jc_plan_variant *variant)
+static const struct jc_argument_description *find_argument(const struct jc_template *tmpl,
+                                                           const char *name)
+{
+    const struct jc_argument_description *argument = jc_template_description(tmpl)->arguments;
+    while (strcmp(argument->name, name) != 0)
+        argument++;
+    return argument;
+}
+
+// Of a pointer: "x aligned", "x unaligned", and between them "x aligned to 16".
+static void print_alignment(FILE *stream, const struct jc_argument_description *argument,
+                            int64_t value)
+{
+    size_t first = 0;
+    while (strncmp(argument->facets[first], "align", 5) != 0)
+        first++;
+    size_t holds = first + (size_t) value;
+    if (value == 0)
+        fprintf(stream, "%s aligned", argument->name);
+    else if (holds == argument->num_facets)
+        fprintf(stream, "%s unaligned", argument->name);
+    else
+        fprintf(stream, "%s aligned to %s", argument->name,
+                argument->facets[holds] + strcspn(argument->facets[holds], "0123456789"));
+}
+
+static char *first_call(const struct jc_template *tmpl, const struct jc_plan_variant *variant)
 {
     char *text = NULL;
     size_t size;
     FILE *stream = open_memstream(&text, &size);
     if (!stream)
         return jc_copy_text("", 0);
-    for (size_t i = 0; i < variant->num_first; i++)
-        fprintf(stream, "%s%s=%" PRId64, i ? ", " : "", variant->first[i].argument,
-                variant->first[i].value);
+    for (size_t i = 0; i < variant->num_first; i++) {
+        const struct jc_plan_value *first = &variant->first[i];
+        const struct jc_argument_description *argument = find_argument(tmpl, first->argument);
+        fputs(i ? ", " : "", stream);
+        if (strchr(argument->type, '*'))
+            print_alignment(stream, argument, first->value);
+        else
+            fprintf(stream, "%s=%" PRId64, first->argument, first->value);
+    }
     fclose(stream);
     return text ? text : jc_copy_text("", 0);
 }
@@ -310,7 +344,8 @@ static void print_variants(const struct planned *planned, bool all)
     for (size_t i = 0; i < shown; i++) {
         const struct jc_plan_variant *variant = &planned->variants[i];
         bool reached = i < planned->num_reached;
-        char *known = describe(planned, variant), *first = first_call(variant);
+        char *known = describe(planned, variant);
+        char *first = first_call(jc_plan_template(planned->plan), variant);
         jc_table_add(&table, "%zu", i + 1);
         jc_table_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
         if (reached)

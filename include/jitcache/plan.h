@@ -37,7 +37,8 @@ struct jc_plan_params {
     (&(struct jc_plan_params){.size = sizeof(struct jc_plan_params), __VA_ARGS__})
 #endif
 
-// The value of an argument at which a variant is reached.
+// The value of an argument at which a variant is reached. Of a pointer with `align: either` it is
+// how many of its align facets do not hold, the largest first: 0 for an aligned one.
 struct jc_plan_value {
     const char *argument;
     int64_t value;
@@ -48,7 +49,8 @@ struct jc_plan_variant {
     // Canonical text: "parameter.NAME=VALUE" and "facet.NAME=FACET" lines, each ended by a newline.
     const char *specialization;
     // The first call that reaches it, in the order of the ranges: one value for each argument with
-    // a range of more than one value. None for a generic variant that no call reaches.
+    // a range of more than one value, or with `align: either`. None for a generic variant that no
+    // call reaches.
     const struct jc_plan_value *first;
     size_t num_first;
 };
@@ -65,7 +67,7 @@ struct jc_plan_cause {
 struct jc_plan;
 
 // Enumerates. An argument's range is, in this order: `ranges`, the template's `range`, `typical`.
-// Pointers count as aligned and not null.
+// Pointers count as not null, and as aligned unless the template says `align: either`.
 // JC_ERROR_INVALID_ARGUMENT: an unknown name, a value that does not parse or is not allowed, an
 // argument that is needed and has neither range nor typical; the text lists what there is.
 // JC_ERROR_EXPRESSION: at some value an expression fails; the text names it and the value. Derived

@@ -51,6 +51,8 @@ struct jc_argument_description {
     const char *const *facets; // "value", "one", "div: 16", "align: 16", "null"; NULL: the defaults
     size_t num_facets;         // (integers one and div: 16, pointers align: 16, others none)
     bool has_facets;           // true with num_facets 0: an empty list, no facets
+    const char *align; // of a pointer with an align facet: "aligned" (the default), or "either":
+                       // calls come unaligned too, and get variants of their own
     const char *derive;        // expression; the caller does not pass the argument
     const char *range;         // "1:8192", inclusive
     const char *typical;       // the value that a plan takes where there is no range

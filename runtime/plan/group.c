@@ -362,6 +362,19 @@ static void observe_facet(const struct jc_facet *facet, int64_t state, const int
             states[i] = jc_facet_holds(facet, values[i]) ? state : states[i];
 }
 
+// Nothing is known of a pointer before a call: a plan counts it as not null. Its value is how many
+// of its align facets do not hold, the largest first.
+static void observe_pointer(const struct jc_group *group, unsigned slot, const int64_t *values,
+                            size_t count, int64_t *states)
+{
+    const struct jc_argument *argument = &group->tmpl->arguments[slot];
+    unsigned first, aligns = jc_argument_aligns(argument, &first);
+    bool active = aligns > 0 && jc_argument_facet_active(argument, &argument->facets[first],
+                                                         group->settings->without[slot]);
+    for (size_t i = 0; i < count; i++)
+        states[i] = active && values[i] < aligns ? 1 + first + values[i] : 0;
+}
+
 // The most specific facet that holds: the least specific goes first and is written over.
 static void observe_argument(struct enumeration *enumeration, unsigned slot, int64_t *states)
 {
@@ -369,7 +382,9 @@ static void observe_argument(struct enumeration *enumeration, unsigned slot, int
     const struct jc_argument *argument = &group->tmpl->arguments[slot];
     const struct jc_column *column = enumeration->columns[slot];
     size_t points = column->uniform ? 1 : enumeration->count;
-    if (jc_group_tells_values(group, slot)) {
+    if (argument->type.type_class == JC_CLASS_POINTER) {
+        observe_pointer(group, slot, column->values, points, states);
+    } else if (jc_group_tells_values(group, slot)) {
         memcpy(states, column->values, points * sizeof(*states));
     } else {
         memset(states, 0, points * sizeof(*states));
@@ -377,11 +392,7 @@ static void observe_argument(struct enumeration *enumeration, unsigned slot, int
             const struct jc_facet *facet = &argument->facets[i];
             if (!jc_argument_facet_active(argument, facet, group->settings->without[slot]))
                 continue;
-            // Nothing is known of a pointer before a call: a plan counts it as aligned, not null.
-            if (argument->type.type_class == JC_CLASS_POINTER)
-                states[0] = facet->kind == JC_FACET_ALIGN ? 1 + (int64_t) i : states[0];
-            else
-                observe_facet(facet, 1 + (int64_t) i, column->values, points, states);
+            observe_facet(facet, 1 + (int64_t) i, column->values, points, states);
         }
     }
     for (size_t i = points; i < enumeration->count; i++)

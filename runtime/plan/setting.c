@@ -202,12 +202,15 @@ static enum jc_result resolve_ranges(const struct jc_template *tmpl,
     }
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &tmpl->arguments[i];
+        unsigned first;
         if (settings->ranges[i].known)
             continue;
         if (argument->has_range)
             settings->ranges[i] = (struct jc_range){true, argument->range_min, argument->range_max};
         else if (argument->has_typical)
             settings->ranges[i] = (struct jc_range){true, argument->typical, argument->typical};
+        else if (argument->align_either && argument->reads_facts)
+            settings->ranges[i] = (struct jc_range){true, 0, jc_argument_aligns(argument, &first)};
     }
     return JC_OK;
 }

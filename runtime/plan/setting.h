@@ -8,6 +8,7 @@
 
 #include "runtime/template/template.h"
 
+// Of a pointer with `align: either`: of how many of its align facets do not hold.
 struct jc_range {
     bool known;
     int64_t min, max;

@@ -62,6 +62,14 @@ bool jc_argument_facet_active(const struct jc_argument *argument, const struct j
     return !argument->do_not_specialize && !(aligned && argument->do_not_specialize_alignment);
 }
 
+unsigned jc_argument_aligns(const struct jc_argument *argument, unsigned *first)
+{
+    *first = 0;
+    while (*first < argument->num_facets && argument->facets[*first].kind != JC_FACET_ALIGN)
+        ++*first;
+    return argument->num_facets - *first;
+}
+
 struct jc_facet jc_argument_facet(const struct jc_argument *argument, int64_t value,
                                   bool ignore_annotation)
 {

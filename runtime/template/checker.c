@@ -576,6 +576,36 @@ static enum jc_result check_facets(struct checker *checker, struct jc_place *pla
     return JC_OK;
 }
 
+// `either` has to be able to tell two calls apart.
+static enum jc_result check_align(struct checker *checker, struct jc_place *place,
+                                  const struct jc_argument_description *from,
+                                  struct jc_argument *argument,
+                                  struct jc_argument_description *view)
+{
+    static const char *const words[] = {"aligned", "either", NULL};
+    unsigned first;
+    place->field = "align";
+    if (argument->type.type_class != JC_CLASS_POINTER)
+        return from->align ? refuse(checker, place, from->align,
+                                    "only pointers are aligned, not %s; remove it",
+                                    argument->type_name)
+                           : JC_OK;
+    enum jc_result result = keep_word(checker, place, from->align, words, &view->align);
+    if (result)
+        return result;
+    argument->align_either = strcmp(view->align, "either") == 0;
+    if (argument->align_either && jc_argument_aligns(argument, &first) == 0)
+        return refuse(checker, place, from->align,
+                      "the argument has no align facet to tell calls apart by; add {align: 16} to "
+                      "its facets, or remove it");
+    if (argument->align_either
+        && (argument->do_not_specialize || argument->do_not_specialize_alignment))
+        return refuse(checker, place, from->align,
+                      "do_not_specialize: %s makes one variant of both; remove one of the two",
+                      view->do_not_specialize);
+    return JC_OK;
+}
+
 static enum jc_result check_range(struct checker *checker, struct jc_place *place,
                                   const struct jc_argument_description *from,
                                   struct jc_argument *argument,
@@ -651,6 +681,8 @@ static enum jc_result check_argument(struct checker *checker, size_t index)
         result = check_annotation(checker, &place, from, argument, view);
     if (result == JC_OK)
         result = check_facets(checker, &place, from, argument, view);
+    if (result == JC_OK)
+        result = check_align(checker, &place, from, argument, view);
     if (result == JC_OK)
         result = check_range(checker, &place, from, argument, view);
     place.field = "derive";

@@ -357,6 +357,7 @@ static const struct field argument_fields[] = {
     {"type", read_text, offsetof(struct jc_argument_description, type)},
     {"do_not_specialize", read_text, offsetof(struct jc_argument_description, do_not_specialize)},
     {"facets", read_facets, 0},
+    {"align", read_text, offsetof(struct jc_argument_description, align)},
     {"derive", read_text, offsetof(struct jc_argument_description, derive)},
     {"range", read_range, offsetof(struct jc_argument_description, range)},
     {"typical", read_text, offsetof(struct jc_argument_description, typical)},
@@ -539,6 +540,7 @@ static void write_argument(FILE *out, const struct jc_argument_description *argu
     write_field(out, "    ", "do_not_specialize", argument->do_not_specialize);
     if (argument->num_facets > 0 || argument->has_facets)
         write_list(out, "    ", "facets", argument->facets, argument->num_facets);
+    write_field(out, "    ", "align", argument->align);
     write_field(out, "    ", "derive", argument->derive);
     write_field(out, "    ", "range", argument->range);
     write_field(out, "    ", "typical", argument->typical);

@@ -20,6 +20,7 @@ struct jc_argument {
     unsigned num_facets;
     bool do_not_specialize;           // drops every facet
     bool do_not_specialize_alignment; // drops div and align
+    bool align_either;                // unaligned calls are planned and made, too
     bool reads_facts;                 // JC_FACT(name) occurs in the source
     const struct jc_expression *derive; // NULL: passed by the caller
     bool has_range;
@@ -122,6 +123,9 @@ const char *jc_argument_range(const struct jc_argument *argument, const char *te
 // had no do_not_specialize.
 bool jc_argument_facet_active(const struct jc_argument *argument, const struct jc_facet *facet,
                               bool ignore_annotation);
+
+// How many align facets there are, the largest being facets[*first]: they stand last.
+unsigned jc_argument_aligns(const struct jc_argument *argument, unsigned *first);
 
 // The most specific active facet that holds for a value (for a pointer: its address), or none. A
 // value facet comes with the value.

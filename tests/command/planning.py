@@ -32,6 +32,15 @@ arguments:
 extern "C" __global__ void wide(int n) { JC_FACT(n); }
 """
 
+HALVE = """/*jitcache
+kernel: halve
+arguments:
+  - {name: x, type: f32*, align: either}
+*/
+#include <jitcache.cuh>
+extern "C" __global__ void halve(float *x) { JC_FACT(x); x[threadIdx.x] /= 2; }
+"""
+
 
 class Planning(harness.Case):
     def test_the_seed_kernel_has_its_published_table(self):
@@ -81,6 +90,19 @@ class Planning(harness.Case):
         rows = re.findall(r"^ +\d+ +num_tokens=(\d+) ", text, re.MULTILINE)
         self.assertEqual(rows, ["1", "2", "13", "16"])
         self.assertRegex(text, r"(?m)^ +scale_stride_k .* num_tokens$")
+
+    def test_a_pointer_that_comes_either_way_is_planned_both_ways(self):
+        either = self.write("halve.cu", HALVE)
+        text = self.run_command("plan", either).out
+        self.assertRegex(text, r"(?m)^ +1 +x aligned +x: align:16$")
+        self.assertRegex(text, r"(?m)^ +2 +x unaligned +only what is common \(the generic one\)$")
+        self.assertRegex(text, r"do_not_specialize: true on x leaves 1\b")
+        two = self.write("halve.cu", HALVE.replace(
+            "either", "either, facets: [{align: 32}, {align: 4}]"))
+        text = self.run_command("plan", two).out
+        self.assertRegex(text, r"(?m)^ +2 +x aligned to 4 +x: align:4$")
+        firsts = [each["first"] for each in self.json("plan", two)["list"]]
+        self.assertEqual(firsts, [{"x": 0}, {"x": 1}, {"x": 2}])
 
     def test_several_values_of_a_parameter_are_planned_together(self):
         one = self.json("plan", SILU, *TOKENS)
