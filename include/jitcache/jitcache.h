@@ -7,6 +7,7 @@
 //   cache.h     what is kept on disk
 //   context.h   cache, toolchain and compile worker together; prewarm
 //   device.h    the CUDA driver and its GPUs
+//   kernel.h    what a program holds and launches
 //
 // Every struct jc_..._params has zero as the default of each field. In C a macro of the same name
 // makes one in place, jc_template_params(.file = "k.cu"); C++ has no such literal: there, zero the
@@ -18,6 +19,7 @@
 #include <jitcache/cache.h>
 #include <jitcache/context.h>
 #include <jitcache/device.h>
+#include <jitcache/kernel.h>
 #include <jitcache/plan.h>
 #include <jitcache/result.h>
 #include <jitcache/template.h>

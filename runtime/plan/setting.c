@@ -228,6 +228,12 @@ static enum jc_result resolve_without(const struct jc_template *tmpl,
     return JC_OK;
 }
 
+enum jc_result jc_settings_refuse_name(const struct jc_template *tmpl, const char *name,
+                                       struct jc_error *error)
+{
+    return refuse_name(tmpl, name, false, error);
+}
+
 enum jc_result jc_settings_resolve(const struct jc_template *tmpl,
                                    const struct jc_plan_params *params, struct jc_arena *arena,
                                    struct jc_settings *settings, struct jc_error *error)

@@ -31,4 +31,8 @@ enum jc_result jc_settings_resolve(const struct jc_template *tmpl,
                                    const struct jc_plan_params *params, struct jc_arena *arena,
                                    struct jc_settings *settings, struct jc_error *error);
 
+// Fails with what the template's arguments are, `name` being none of them.
+enum jc_result jc_settings_refuse_name(const struct jc_template *tmpl, const char *name,
+                                       struct jc_error *error);
+
 #endif

@@ -12,20 +12,18 @@
 
 // --- operations ----------------------------------------------------------------------------------
 
-static const struct {
-    const char *format; // how a failed one is shown: its operands in its own notation
-    bool is_unary;
-} operations[] = {
-    [JC_OP_NEGATE] = {"-(%" PRId64 ")", true},
-    [JC_OP_NOT] = {"!%" PRId64, true},
-    [JC_OP_ADD] = {"%" PRId64 " + %" PRId64, false},
-    [JC_OP_SUBTRACT] = {"%" PRId64 " - %" PRId64, false},
-    [JC_OP_MULTIPLY] = {"%" PRId64 " * %" PRId64, false},
-    [JC_OP_DIVIDE] = {"%" PRId64 " / %" PRId64, false},
-    [JC_OP_REMAINDER] = {"%" PRId64 " %% %" PRId64, false},
-    [JC_OP_ALIGN] = {"align(%" PRId64 ", %" PRId64 ")", false},
-    [JC_OP_CEILDIV] = {"ceildiv(%" PRId64 ", %" PRId64 ")", false},
-    [JC_OP_POW2CEIL] = {"pow2ceil(%" PRId64 ")", true},
+// How a failed one is shown: its operands in its own notation.
+static const char *const formats[] = {
+    [JC_OP_NEGATE] = "-(%" PRId64 ")",
+    [JC_OP_NOT] = "!%" PRId64,
+    [JC_OP_ADD] = "%" PRId64 " + %" PRId64,
+    [JC_OP_SUBTRACT] = "%" PRId64 " - %" PRId64,
+    [JC_OP_MULTIPLY] = "%" PRId64 " * %" PRId64,
+    [JC_OP_DIVIDE] = "%" PRId64 " / %" PRId64,
+    [JC_OP_REMAINDER] = "%" PRId64 " %% %" PRId64,
+    [JC_OP_ALIGN] = "align(%" PRId64 ", %" PRId64 ")",
+    [JC_OP_CEILDIV] = "ceildiv(%" PRId64 ", %" PRId64 ")",
+    [JC_OP_POW2CEIL] = "pow2ceil(%" PRId64 ")",
 };
 
 static const char *const fault_texts[] = {
@@ -35,15 +33,10 @@ static const char *const fault_texts[] = {
     [JC_FAULT_NEGATIVE] = "needs an operand that is not negative",
 };
 
-static bool is_unary(unsigned operation)
-{
-    return operations[operation].is_unary;
-}
-
 static void print_fault(unsigned operation, unsigned fault, int64_t a, int64_t b, char *text,
                         size_t size)
 {
-    int length = snprintf(text, size, operations[operation].format, a, b);
+    int length = snprintf(text, size, formats[operation], a, b);
     if (length > 0 && (size_t) length < size)
         snprintf(text + length, size - (size_t) length, " %s", fault_texts[fault]);
 }
@@ -228,7 +221,7 @@ static enum jc_result push(struct compiler *compiler, enum jc_operation operatio
 static enum jc_result operate(struct compiler *compiler, enum jc_operation operation,
                               unsigned column)
 {
-    unsigned operands = is_unary(operation) ? 1 : 2;
+    unsigned operands = jc_op_is_unary(operation) ? 1 : 2;
     compiler->stack -= operands - 1;
     const struct jc_instruction *last = compiler->code + compiler->num_code - operands;
     bool known = last[0].operation == JC_OP_NUMBER && last[operands - 1].operation == JC_OP_NUMBER;
@@ -564,8 +557,8 @@ enum jc_result jc_expression_eval(const struct jc_expression *expression, const 
         } else if (at->operation == JC_OP_SLOT) {
             *top++ = (struct entry){.value = slots[at->operand]};
         } else {
-            top -= is_unary(at->operation) ? 0 : 1;
-            top[-1] = combine(at, &top[-1], is_unary(at->operation) ? &top[-1] : top);
+            top -= jc_op_is_unary(at->operation) ? 0 : 1;
+            top[-1] = combine(at, &top[-1], jc_op_is_unary(at->operation) ? &top[-1] : top);
         }
     }
     assert(top == stack + 1);
@@ -683,7 +676,7 @@ void jc_expression_eval_block(const struct jc_expression *expression,
             memcpy(top->numbers.values, column->values,
                    (column->uniform ? 1 : count) * sizeof(column->values[0]));
             top++->any_fault = false;
-        } else if (is_unary(at->operation)) {
+        } else if (jc_op_is_unary(at->operation)) {
             operate_block(at->operation, &top[-1], NULL, count);
         } else {
             top--;

@@ -17,6 +17,11 @@ enum jc_operation {
     JC_OP_MIN, JC_OP_MAX, JC_OP_ALIGN, JC_OP_CEILDIV, JC_OP_POW2CEIL,
 };
 
+static inline bool jc_op_is_unary(unsigned operation)
+{
+    return operation == JC_OP_NEGATE || operation == JC_OP_NOT || operation == JC_OP_POW2CEIL;
+}
+
 enum jc_fault {
     JC_FAULT_NONE = 0,
     JC_FAULT_TOO_LARGE,

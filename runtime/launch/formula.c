@@ -1,0 +1,223 @@
+#include "formula.h"
+
+#include <string.h>
+
+// The largest number of slots: arguments and parameters.
+#define MAX_SLOTS 320
+
+// What the expression's stack holds while it is folded: a number, or something computed by the
+// steps so far. Of the latter the topmost alone is the formula's top; those below it were pushed.
+struct entry {
+    bool is_number;
+    bool is_plain; // a slot that no step has touched, and that no step computes yet
+    int64_t operand; // the number or the slot
+};
+
+struct folding {
+    struct jc_formula *formula;
+    struct entry stack[64];
+    unsigned size;
+    unsigned computed; // entries of the stack that steps have computed
+    bool failed;
+};
+
+static int log2_of(int64_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0 ? __builtin_ctzll((uint64_t) number) : -1;
+}
+
+static void add_step(struct folding *folding, unsigned operation, enum jc_operand from,
+                     bool reversed, int64_t operand)
+{
+    struct jc_formula *formula = folding->formula;
+    if (formula->num_steps == JC_FORMULA_STEPS) {
+        folding->failed = true;
+        return;
+    }
+    formula->steps[formula->num_steps++] = (struct jc_step){
+        .operation = (uint8_t) operation, .operand_from = (uint8_t) from, .reversed = reversed,
+        .operand = operand};
+}
+
+// Makes an operand the top of the formula's own stack.
+static void compute(struct folding *folding, struct entry *entry)
+{
+    if (!entry->is_number && !entry->is_plain)
+        return;
+    struct jc_formula *formula = folding->formula;
+    if (folding->computed == 0 && formula->num_steps == 0) {
+        formula->starts_at_slot = !entry->is_number;
+        formula->start = entry->operand;
+    } else if (folding->computed > JC_FORMULA_DEPTH) {
+        folding->failed = true;
+    } else {
+        add_step(folding, JC_STEP_PUSH,
+                 entry->is_number ? JC_OPERAND_NUMBER : JC_OPERAND_SLOT, false, entry->operand);
+    }
+    folding->computed++;
+    *entry = (struct entry){0};
+}
+
+// With a power of two, four operations are cheaper.
+static bool add_power_step(struct folding *folding, unsigned operation, int64_t operand)
+{
+    int log2 = log2_of(operand);
+    if (log2 < 0)
+        return false;
+    switch (operation) {
+    case JC_OP_DIVIDE:
+        add_step(folding, JC_STEP_SHIFT_DOWN, JC_OPERAND_NUMBER, false, log2);
+        return true;
+    case JC_OP_CEILDIV:
+        add_step(folding, JC_STEP_SHIFT_UP, JC_OPERAND_NUMBER, false, log2);
+        return true;
+    case JC_OP_ALIGN:
+        add_step(folding, JC_STEP_ROUND_UP, JC_OPERAND_NUMBER, false, log2);
+        return true;
+    case JC_OP_REMAINDER:
+        add_step(folding, JC_STEP_MASK, JC_OPERAND_NUMBER, false, operand - 1);
+        return true;
+    default:
+        return false;
+    }
+}
+
+// Two factors are one, where that hides no overflow: both positive, and their product fits.
+static bool merge_factor(struct folding *folding, int64_t factor)
+{
+    struct jc_formula *formula = folding->formula;
+    if (formula->num_steps == 0 || factor <= 0)
+        return false;
+    struct jc_step *last = &formula->steps[formula->num_steps - 1];
+    int64_t product;
+    if (last->operation != JC_OP_MULTIPLY || last->operand_from != JC_OPERAND_NUMBER ||
+        last->operand <= 0 || __builtin_mul_overflow(last->operand, factor, &product))
+        return false;
+    last->operand = product;
+    return true;
+}
+
+static void add_number_step(struct folding *folding, unsigned operation, bool reversed,
+                            int64_t operand)
+{
+    bool commutes = operation == JC_OP_MULTIPLY;
+    if (operation == JC_OP_MULTIPLY && merge_factor(folding, operand))
+        return;
+    if (!reversed && add_power_step(folding, operation, operand))
+        return;
+    add_step(folding, operation, JC_OPERAND_NUMBER, reversed && !commutes, operand);
+}
+
+static void fold_unary(struct folding *folding, unsigned operation)
+{
+    struct entry *a = &folding->stack[folding->size - 1];
+    if (a->is_number) {
+        folding->failed |= jc_op_apply(operation, a->operand, 0, &a->operand) != JC_FAULT_NONE;
+        return;
+    }
+    compute(folding, a);
+    add_step(folding, operation, JC_OPERAND_NUMBER, false, 0);
+}
+
+// Whether the left side of an && or || decides it, whatever the right one is.
+static bool is_decided(unsigned operation, const struct entry *a)
+{
+    return a->is_number && ((operation == JC_OP_AND && !a->operand) ||
+                            (operation == JC_OP_OR && a->operand));
+}
+
+// The right side was the last to be computed, so it is on top, and the left one below it.
+static void fold_computed(struct folding *folding, unsigned operation, struct entry *a,
+                          const struct entry *b)
+{
+    bool left = !a->is_number && !a->is_plain, right = !b->is_number && !b->is_plain;
+    if (left && right) {
+        add_step(folding, operation, JC_OPERAND_STACK, true, 0);
+        folding->computed--;
+    } else if (left && b->is_number) {
+        add_number_step(folding, operation, false, b->operand);
+    } else if (left) {
+        add_step(folding, operation, JC_OPERAND_SLOT, false, b->operand);
+    } else if (a->is_number) {
+        add_number_step(folding, operation, true, a->operand);
+    } else {
+        add_step(folding, operation, JC_OPERAND_SLOT, true, a->operand);
+    }
+    *a = (struct entry){0};
+}
+
+static void fold_binary(struct folding *folding, unsigned operation)
+{
+    struct entry *a = &folding->stack[folding->size - 2], *b = a + 1;
+    folding->size--;
+    if (a->is_number && b->is_number) {
+        folding->failed |=
+            jc_op_apply(operation, a->operand, b->operand, &a->operand) != JC_FAULT_NONE;
+        return;
+    }
+    if (is_decided(operation, a)) {
+        // What has been computed for the right side would have to be undone.
+        folding->failed |= !b->is_number && !b->is_plain;
+        a->operand = operation == JC_OP_OR;
+        return;
+    }
+    if (a->is_plain && (b->is_number || b->is_plain))
+        compute(folding, a);
+    else if (a->is_number && b->is_plain)
+        compute(folding, b);
+    fold_computed(folding, operation, a, b);
+}
+
+static void fold(struct folding *folding, const struct jc_expression *expression,
+                 const struct jc_known *known)
+{
+    for (size_t i = 0; i < expression->num_code && !folding->failed; i++) {
+        const struct jc_instruction *at = &expression->code[i];
+        struct entry *next = &folding->stack[folding->size];
+        if (at->operation == JC_OP_NUMBER) {
+            *next = (struct entry){.is_number = true, .operand = at->operand};
+            folding->size++;
+        } else if (at->operation == JC_OP_SLOT) {
+            bool is_known = known->is_known[at->operand];
+            *next = (struct entry){.is_number = is_known, .is_plain = !is_known,
+                                   .operand = is_known ? known->numbers[at->operand] : at->operand};
+            folding->size++;
+        } else if (jc_op_is_unary(at->operation)) {
+            fold_unary(folding, at->operation);
+        } else {
+            fold_binary(folding, at->operation);
+        }
+    }
+    if (!folding->failed)
+        compute(folding, &folding->stack[0]);
+}
+
+void jc_formula_init(struct jc_formula *formula, const struct jc_expression *expression,
+                     const struct jc_known *known)
+{
+    *formula = (struct jc_formula){.expression = expression, .known = known};
+    struct folding folding = {.formula = formula};
+    fold(&folding, expression, known);
+    formula->interpreted = folding.failed;
+}
+
+bool jc_formula_is_constant(const struct jc_formula *formula, int64_t *value)
+{
+    if (formula->interpreted || formula->starts_at_slot || formula->num_steps > 0)
+        return false;
+    *value = formula->start;
+    return true;
+}
+
+enum jc_result jc_formula_interpret(const struct jc_formula *formula, const int64_t *slots,
+                                    int64_t *value, struct jc_error *error)
+{
+    const struct jc_known *known = formula->known;
+    int64_t all[MAX_SLOTS];
+    assert(known->num_slots <= MAX_SLOTS);
+    for (size_t i = 0; i < formula->expression->num_uses; i++) {
+        unsigned slot = formula->expression->uses[i];
+        all[slot] = known->is_known[slot] ? known->numbers[slot] : slots[slot];
+    }
+    return jc_expression_eval(formula->expression, all, value, error);
+}

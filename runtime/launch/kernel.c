@@ -1,0 +1,417 @@
+#include "kernel.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cache/clock.h"
+#include "cache/params.h"
+#include "cache/report.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/setting.h"
+#include "variant.h"
+
+const char *jc_kernel_arch(const struct jc_kernel *kernel)
+{
+    return kernel->tmpl->portable ? kernel->device->portable_arch : kernel->device->arch;
+}
+
+// --- making a variant ----------------------------------------------------------------------------
+
+static const struct jc_variant *find(struct jc_kernel *kernel, const struct jc_specialization *of)
+{
+    pthread_mutex_lock(&kernel->lock);
+    const struct jc_variant *variant = kernel->variants;
+    while (variant && !jc_specialization_same(&variant->specialization, of))
+        variant = variant->next;
+    pthread_mutex_unlock(&kernel->lock);
+    return variant;
+}
+
+static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *variant,
+                           const struct jc_obtained *obtained, const struct jc_module **module,
+                           struct jc_error *error)
+{
+    const struct jc_module_params params = {
+        .tmpl = kernel->tmpl,
+        .key = obtained->key,
+        .cubin = obtained->cubin,
+        .cubin_size = obtained->cubin_size,
+        .symbol = obtained->symbol,
+        .nvrtc_major = obtained->nvrtc_major,
+        .nvrtc_minor = obtained->nvrtc_minor,
+        .dynamic_shared = jc_shape_dynamic_shared(&variant->shape),
+        .large_cluster = jc_shape_has_large_cluster(&variant->shape),
+    };
+    bool fresh = false;
+    uint64_t elapsed_ns = 0;
+    enum jc_result result =
+        jc_device_load(kernel->device, &params, module, &fresh, &elapsed_ns, error);
+    pthread_mutex_lock(&kernel->lock);
+    kernel->counts.compiles += obtained->compiled;
+    kernel->counts.hits += !obtained->compiled;
+    kernel->counts.loads += result == JC_OK && fresh;
+    kernel->counts.load_ns += elapsed_ns;
+    pthread_mutex_unlock(&kernel->lock);
+    return result;
+}
+
+// A stand-in gives way to a variant that serves its calls better.
+static enum jc_result reconsider(void *user, const struct jc_entry *entry)
+{
+    struct jc_kernel *kernel = user;
+    struct jc_wanted wanted;
+    bool redispatch;
+    jc_kernel_want(kernel, entry->words, &wanted);
+    const struct jc_variant *best =
+        jc_variant_choose(kernel, entry->words, &wanted.specialization, &redispatch);
+    if (best == entry->variant)
+        return JC_OK;
+    return jc_table_set(&kernel->table, entry->words, best, true, redispatch, NULL);
+}
+
+// From here on launches can see it.
+static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
+                           struct jc_error *error)
+{
+    uint64_t words[JC_MAX_WORDS];
+    enum jc_result result = JC_OK;
+    pthread_mutex_lock(&kernel->lock);
+    if (jc_scheme_words(&kernel->scheme, &variant->specialization, words))
+        result = jc_table_set(&kernel->table, words, variant, false, false, error);
+    if (result == JC_OK) {
+        *kernel->end = variant;
+        kernel->end = &variant->next;
+        kernel->counts.variants++;
+        // Out of memory leaves a stand-in where it is, which is right too.
+        jc_table_visit_stand_ins(&kernel->table, reconsider, kernel);
+    }
+    pthread_mutex_unlock(&kernel->lock);
+    return result;
+}
+
+static enum jc_result make(struct jc_kernel *kernel, struct jc_variant *variant,
+                           struct jc_error *error)
+{
+    struct jc_obtained obtained;
+    enum jc_result result = jc_source_obtain(&kernel->source, &variant->specialization,
+                                             jc_kernel_arch(kernel), &obtained, error);
+    if (result != JC_OK)
+        return result;
+    const struct jc_module *module = NULL;
+    result = load(kernel, variant, &obtained, &module, error);
+    jc_obtained_finish(&obtained);
+    if (result == JC_OK)
+        result = jc_variant_bind(variant, module, error);
+    return result == JC_OK ? list(kernel, variant, error) : result;
+}
+
+enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
+                              const struct jc_variant **out, struct jc_error *error)
+{
+    *out = find(kernel, of);
+    if (*out)
+        return JC_OK;
+    struct jc_variant *variant = NULL;
+    enum jc_result result = jc_variant_create(kernel, of, &variant, error);
+    if (result == JC_OK)
+        result = make(kernel, variant, error);
+    if (result != JC_OK) {
+        jc_variant_destroy(&variant);
+        pthread_mutex_lock(&kernel->lock);
+        kernel->counts.failures++;
+        kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
+        pthread_mutex_unlock(&kernel->lock);
+    }
+    *out = variant;
+    return result;
+}
+
+// --- making a kernel -----------------------------------------------------------------------------
+
+static enum jc_result find_bound(const struct jc_kernel *kernel,
+                                 const struct jc_kernel_params *params, const void **bound,
+                                 struct jc_error *error)
+{
+    const struct jc_template *tmpl = kernel->tmpl;
+    for (size_t i = 0; i < params->num_bindings; i++) {
+        const struct jc_binding *binding = &params->bindings[i];
+        if (!binding->argument || !binding->value)
+            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: bindings[%zu].%s: NULL",
+                           tmpl->name, i, binding->argument ? "value" : "argument");
+        size_t index = 0;
+        while (index < tmpl->num_arguments &&
+               strcmp(tmpl->arguments[index].name, binding->argument) != 0)
+            index++;
+        if (index == tmpl->num_arguments)
+            return jc_settings_refuse_name(tmpl, binding->argument, error);
+        if (tmpl->arguments[index].derive)
+            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: argument '%s' is derived and"
+                           " cannot be bound; bind what it follows from", tmpl->name,
+                           binding->argument);
+        if (bound[index])
+            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: argument '%s' is bound twice",
+                           tmpl->name, binding->argument);
+        bound[index] = binding->value;
+    }
+    return JC_OK;
+}
+
+// The parameters that the caller or a default fixes, and the generic variant's values of all.
+static enum jc_result find_parameters(struct jc_kernel *kernel,
+                                      const struct jc_kernel_params *params,
+                                      const char **parameters, struct jc_error *error)
+{
+    const struct jc_template *tmpl = kernel->tmpl;
+    struct jc_settings settings;
+    enum jc_result result = jc_settings_resolve(
+        tmpl, jc_plan_params(.parameters = params->parameters,
+                             .num_parameters = params->num_parameters,
+                             .ranges = params->ranges, .num_ranges = params->num_ranges),
+        &kernel->arena, &settings, error);
+    kernel->fallback =
+        jc_arena_alloc(&kernel->arena, tmpl->num_parameters, sizeof(*kernel->fallback));
+    if (result == JC_OK && !kernel->fallback)
+        result = jc_fail_memory(error);
+    for (size_t i = 0; i < tmpl->num_parameters && result == JC_OK; i++) {
+        const struct jc_choice *choice = &settings.choices[i];
+        if (choice->count > 1)
+            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: parameter '%s' has several"
+                           " values; a kernel has one: make a kernel for each", tmpl->name,
+                           tmpl->parameters[i].name);
+        parameters[i] = choice->count > 0 ? choice->values[0] : NULL;
+        kernel->fallback[i] = parameters[i] ? parameters[i] : tmpl->parameters[i].fallback;
+    }
+    return result;
+}
+
+static bool copy_setting(struct jc_kernel *kernel, struct jc_setting *to, const char *name,
+                         const char *value)
+{
+    to->name = jc_arena_copy(&kernel->arena, name, strlen(name));
+    to->value = jc_arena_copy(&kernel->arena, value, strlen(value));
+    return to->name && to->value;
+}
+
+// What plans of this kernel are made with. A bound number is a range of one value.
+static enum jc_result keep_settings(struct jc_kernel *kernel,
+                                    const struct jc_kernel_params *params,
+                                    const void *const *bound, struct jc_error *error)
+{
+    const struct jc_template *tmpl = kernel->tmpl;
+    struct jc_arena *arena = &kernel->arena;
+    kernel->parameters =
+        jc_arena_alloc(arena, params->num_parameters, sizeof(*kernel->parameters));
+    kernel->ranges = jc_arena_alloc(arena, params->num_ranges + tmpl->num_arguments,
+                                    sizeof(*kernel->ranges));
+    bool complete = kernel->parameters && kernel->ranges;
+    for (size_t i = 0; i < params->num_parameters && complete; i++)
+        complete = copy_setting(kernel, &kernel->parameters[kernel->num_parameters++],
+                                params->parameters[i].name, params->parameters[i].value);
+    for (size_t i = 0; i < params->num_ranges && complete; i++)
+        complete = copy_setting(kernel, &kernel->ranges[kernel->num_ranges++],
+                                params->ranges[i].name, params->ranges[i].value);
+    for (size_t i = 0; i < tmpl->num_arguments && complete; i++) {
+        const struct jc_argument *argument = &tmpl->arguments[i];
+        if (!bound[i] || !kernel->scheme.known.is_known[i] ||
+            argument->type.type_class == JC_CLASS_POINTER)
+            continue;
+        for (size_t j = 0; j < params->num_ranges; j++)
+            if (strcmp(params->ranges[j].name, argument->name) == 0)
+                return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: argument '%s' is bound, and"
+                               " has a range too; leave one out", tmpl->name, argument->name);
+        char number[32];
+        snprintf(number, sizeof(number), "%" PRId64, kernel->scheme.known.numbers[i]);
+        complete = copy_setting(kernel, &kernel->ranges[kernel->num_ranges++], argument->name,
+                                number);
+    }
+    return complete ? JC_OK : jc_fail_memory(error);
+}
+
+static enum jc_result make_generic(struct jc_kernel *kernel, struct jc_error *error)
+{
+    static const struct jc_facet no_facets[JC_MAX_ARGUMENTS];
+    const struct jc_specialization generic = {kernel->tmpl, kernel->fallback, no_facets};
+    const struct jc_variant *variant;
+    return jc_kernel_make(kernel, &generic, &variant, error);
+}
+
+static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_params *params,
+                           struct jc_error *error)
+{
+    const void *bound[JC_MAX_ARGUMENTS] = {NULL};
+    const char *parameters[JC_MAX_PARAMETERS] = {NULL};
+    enum jc_result result = find_bound(kernel, params, bound, error);
+    if (result == JC_OK)
+        result = find_parameters(kernel, params, parameters, error);
+    if (result == JC_OK)
+        result = jc_scheme_init(&kernel->scheme, kernel->tmpl, parameters, bound, error);
+    if (result == JC_OK)
+        result = jc_table_init(&kernel->table, kernel->scheme.num_words, error);
+    if (result == JC_OK)
+        result = keep_settings(kernel, params, bound, error);
+    if (result == JC_OK)
+        result = jc_source_init(&kernel->source, kernel->device->context, kernel->tmpl, error);
+    kernel->counts.arguments = kernel->scheme.num_passed;
+    return result == JC_OK ? make_generic(kernel, error) : result;
+}
+
+static enum jc_result check_params(const struct jc_kernel_params *params, struct jc_error *error)
+{
+    const char *missing = params->num_parameters && !params->parameters ? "parameters"
+                          : params->num_bindings && !params->bindings   ? "bindings"
+                          : params->num_ranges && !params->ranges       ? "ranges"
+                                                                        : NULL;
+    if (missing)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_kernel_params: %s is NULL, and its number is not 0", missing);
+    if ((unsigned) params->policy > JC_POLICY_FAIL)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_kernel_params: policy: %d is none; use enum jc_policy",
+                       (int) params->policy);
+    for (size_t i = 0; i < params->num_parameters + params->num_ranges; i++) {
+        bool of_parameter = i < params->num_parameters;
+        const struct jc_setting *setting = of_parameter
+            ? &params->parameters[i] : &params->ranges[i - params->num_parameters];
+        if (!setting->name || !setting->value)
+            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_kernel_params: %s[%zu]: NULL",
+                           of_parameter ? "parameters" : "ranges",
+                           of_parameter ? i : i - params->num_parameters);
+    }
+    return JC_OK;
+}
+
+enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
+                                const struct jc_kernel_params *given, struct jc_kernel **out,
+                                struct jc_error *error)
+{
+    struct jc_kernel_params params;
+    if (!out)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "kernel: NULL; pass where to put it");
+    *out = NULL;
+    if (!device || !tmpl)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", device ? "tmpl" : "device");
+    enum jc_result result =
+        jc_params_copy(&params, sizeof(params), given, "jc_kernel_params", error);
+    if (result == JC_OK)
+        result = check_params(&params, error);
+    if (result != JC_OK)
+        return result;
+    struct jc_kernel *kernel = calloc(1, sizeof(*kernel));
+    if (!kernel)
+        return jc_fail_memory(error);
+    kernel->device = device;
+    kernel->tmpl = tmpl;
+    kernel->policy = params.policy;
+    kernel->end = &kernel->variants;
+    pthread_mutex_init(&kernel->making, NULL);
+    pthread_mutex_init(&kernel->lock, NULL);
+    result = fill(kernel, &params, error);
+    if (result == JC_OK)
+        *out = kernel;
+    else
+        jc_kernel_destroy(&kernel);
+    return result;
+}
+
+void jc_kernel_destroy(struct jc_kernel **out)
+{
+    if (!out || !*out)
+        return;
+    struct jc_kernel *kernel = *out;
+    *out = NULL;
+    jc_source_finish(&kernel->source);
+    jc_table_finish(&kernel->table);
+    while (kernel->variants) {
+        struct jc_variant *next = kernel->variants->next;
+        jc_variant_destroy(&kernel->variants);
+        kernel->variants = next;
+    }
+    jc_scheme_finish(&kernel->scheme);
+    jc_arena_finish(&kernel->arena);
+    pthread_mutex_destroy(&kernel->making);
+    pthread_mutex_destroy(&kernel->lock);
+    free(kernel);
+}
+
+// --- ahead of calls ------------------------------------------------------------------------------
+
+enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
+                                 struct jc_error *error)
+{
+    struct jc_call call;
+    if (!kernel || !args)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", kernel ? "args" : "kernel");
+    if (!jc_scheme_read(&kernel->scheme, args, &call))
+        return jc_scheme_refuse(&kernel->scheme, args, error);
+    struct jc_wanted wanted;
+    const struct jc_variant *variant;
+    jc_kernel_want(kernel, call.words, &wanted);
+    pthread_mutex_lock(&kernel->making);
+    enum jc_result result = jc_kernel_make(kernel, &wanted.specialization, &variant, error);
+    pthread_mutex_unlock(&kernel->making);
+    return result;
+}
+
+static enum jc_result warm(struct jc_kernel *kernel, const struct jc_plan *plan,
+                           struct jc_warmup_report *report, struct jc_error *error)
+{
+    enum jc_result first_failure = JC_OK;
+    jc_plan_variants(plan, &report->planned);
+    for (size_t i = 0; i < report->planned; i++) {
+        const struct jc_variant *variant;
+        pthread_mutex_lock(&kernel->making);
+        uint64_t compiles = kernel->counts.compiles;
+        enum jc_result result = jc_kernel_make(kernel, jc_plan_specialization(plan, i), &variant,
+                                               first_failure == JC_OK ? error : NULL);
+        report->compiled += kernel->counts.compiles - compiles;
+        pthread_mutex_unlock(&kernel->making);
+        report->loaded += result == JC_OK;
+        report->failed += result != JC_OK;
+        if (first_failure == JC_OK)
+            first_failure = result;
+    }
+    return first_failure;
+}
+
+enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_report *report,
+                                struct jc_error *error)
+{
+    struct jc_warmup_report own_report;
+    report = report ? report : &own_report;
+    *report = (struct jc_warmup_report){0};
+    if (!kernel)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "kernel: NULL");
+    uint64_t start_ns = jc_now_ns();
+    struct jc_plan *plan;
+    enum jc_result result = jc_plan_create(
+        kernel->tmpl, jc_plan_params(.parameters = kernel->parameters,
+                                     .num_parameters = kernel->num_parameters,
+                                     .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
+        &plan, error);
+    if (result != JC_OK)
+        return result;
+    result = warm(kernel, plan, report, error);
+    jc_plan_destroy(&plan);
+    report->elapsed_ns = jc_now_ns() - start_ns;
+    return result;
+}
+
+// --- looking at it -------------------------------------------------------------------------------
+
+void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
+{
+    pthread_mutex_lock(&kernel->lock);
+    *info = kernel->counts;
+    pthread_mutex_unlock(&kernel->lock);
+}
+
+const struct jc_kernel_variant *jc_kernel_variant(struct jc_kernel *kernel, size_t index)
+{
+    pthread_mutex_lock(&kernel->lock);
+    const struct jc_variant *variant = kernel->variants;
+    for (; variant && index > 0; index--)
+        variant = variant->next;
+    pthread_mutex_unlock(&kernel->lock);
+    return variant ? &variant->info : NULL;
+}

@@ -1,0 +1,84 @@
+// What the parts of a kernel see of one another: its scheme and table, which launches read without
+// a lock, and what makes variants.
+
+#ifndef JC_KERNEL_H
+#define JC_KERNEL_H
+
+#include <pthread.h>
+
+#include <jitcache/kernel.h>
+
+#include "scheme.h"
+#include "shape.h"
+#include "table.h"
+#include "runtime/source.h"
+
+// A loaded variant. Immutable once it is in its kernel's list.
+struct jc_variant {
+    struct jc_variant *next;
+    struct jc_kernel_variant info;
+    struct jc_arena arena; // of what follows
+    struct jc_specialization specialization;
+    bool is_fallback; // every dispatched parameter has its fallback value
+    // What a call needs for this variant to be right: the facts that it was compiled with and those
+    // that follow from them. `specificity` is how many.
+    uint64_t *need;
+    unsigned specificity;
+    struct jc_known known;
+    struct jc_shape shape;
+    const struct jc_module *module;
+};
+
+struct jc_kernel {
+    struct jc_device *device;
+    const struct jc_template *tmpl;
+    enum jc_policy policy;
+    struct jc_arena arena;
+    struct jc_setting *parameters, *ranges; // for plans: those given, and bound numbers
+    size_t num_parameters, num_ranges;
+    const char **fallback; // the generic variant's value of each parameter
+
+    struct jc_scheme scheme;
+    struct jc_table table;
+
+    // Held while a variant is made, so that each is made once. Never held by a launch that does not
+    // make one. Taken before `lock`, the context's lock and the device's.
+    pthread_mutex_t making;
+    struct jc_source source;
+
+    // Held for moments. Guards what follows, and writes to the table.
+    pthread_mutex_t lock;
+    struct jc_variant *variants, **end; // in the order in which they were loaded
+    struct jc_kernel_info counts;
+};
+
+// What its variants are compiled for: "sm_90a".
+const char *jc_kernel_arch(const struct jc_kernel *kernel);
+
+// Finds the variant loaded, or makes it: obtains, loads and lists it, and sends the calls that want
+// it there, and those that it serves better than another does. `making` is held, `lock` is not.
+// The errors of jc_kernel_create.
+enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
+                              const struct jc_variant **variant, struct jc_error *error);
+
+// Room for a specialization on the stack.
+struct jc_wanted {
+    struct jc_specialization specialization;
+    const char *parameters[JC_MAX_PARAMETERS];
+    struct jc_facet facets[JC_MAX_ARGUMENTS];
+};
+void jc_kernel_want(const struct jc_kernel *kernel, const uint64_t *words,
+                    struct jc_wanted *wanted);
+
+// What serves a call.
+struct jc_service {
+    const struct jc_variant *variant;
+    bool redispatch; // see struct jc_entry
+};
+
+// Serves a call whose words are not in the table, as the kernel's policy says. The errors of
+// jc_kernel_resolve.
+enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
+                              struct jc_service *service, struct jc_error *error);
+
+#endif

@@ -1,0 +1,141 @@
+// What every launch runs through.
+
+#include "kernel.h"
+
+#include "cache/report.h"
+
+// What a call comes to, before it is handed to the driver or to the caller.
+struct prepared {
+    struct jc_call call;
+    const struct jc_variant *variant;
+    unsigned row[JC_SHAPE_SIZE];
+    bool is_empty;
+};
+
+static enum jc_result refuse(struct jc_kernel *kernel, void *const *args, struct jc_error *error)
+{
+    return jc_scheme_refuse(&kernel->scheme, args, error);
+}
+
+// The kernel's parameters: those passed, those computed, those bound.
+static inline void *const *arrange(const struct jc_scheme *scheme, void *const *args,
+                                   int64_t *numbers, void **pointers)
+{
+    if (!scheme->rearranges)
+        return args;
+    for (size_t i = 0; i < scheme->num_passed; i++)
+        pointers[scheme->passed[i]] = args[i];
+    for (size_t i = 0; i < scheme->num_derived; i++)
+        pointers[scheme->derived[i]] = &numbers[scheme->derived[i]];
+    for (size_t i = 0; i < scheme->num_constant; i++)
+        pointers[scheme->constant[i]] = (void *) (uintptr_t) scheme->bound[scheme->constant[i]];
+    return pointers;
+}
+
+static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, void *const *args,
+                                     struct prepared *prepared, struct jc_error *error)
+{
+    struct jc_call *call = &prepared->call;
+    const struct jc_scheme *scheme = &kernel->scheme;
+    if (__builtin_expect(!jc_scheme_read(scheme, args, call), false))
+        return refuse(kernel, args, error);
+    struct jc_service service;
+    const struct jc_entry *entry = jc_table_find(&kernel->table, call->words);
+    if (__builtin_expect(entry != NULL, true)) {
+        service = (struct jc_service){entry->variant, entry->redispatch};
+    } else {
+        enum jc_result result = jc_kernel_miss(kernel, stream, call, &service, error);
+        if (result != JC_OK)
+            return result;
+    }
+    prepared->variant = service.variant;
+    if (__builtin_expect(service.redispatch, false) &&
+        !jc_scheme_redispatch(scheme, &service.variant->specialization, call))
+        return refuse(kernel, args, error);
+    const struct jc_shape *shape = &service.variant->shape;
+    if (__builtin_expect(
+            !jc_shape_compute(shape, call->slots, prepared->row, &prepared->is_empty), false))
+        return jc_shape_refuse(shape, call->slots, error);
+    return JC_OK;
+}
+
+static enum jc_result refuse_null(const void *kernel, const void *args, struct jc_error *error)
+{
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL",
+                   !kernel ? "kernel" : !args ? "args" : "launch");
+}
+
+enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *const *args,
+                                 struct jc_launch *launch, struct jc_error *error)
+{
+    struct prepared prepared;
+    if (!kernel || !args || !launch)
+        return refuse_null(kernel, args, error);
+    enum jc_result result = prepare(kernel, stream, args, &prepared, error);
+    if (result != JC_OK)
+        return result;
+    const struct jc_shape *shape = &prepared.variant->shape;
+    int64_t workspace = 0;
+    if (shape->has_workspace &&
+        (!jc_formula_eval(&shape->workspace, prepared.call.slots, &workspace) || workspace < 0))
+        return jc_shape_refuse_workspace(shape, prepared.call.slots, error);
+    memcpy(launch->grid, prepared.row + JC_SHAPE_GRID, sizeof(launch->grid));
+    memcpy(launch->block, prepared.row + JC_SHAPE_BLOCK, sizeof(launch->block));
+    memcpy(launch->cluster, prepared.row + JC_SHAPE_CLUSTER, sizeof(launch->cluster));
+    launch->shared = prepared.row[JC_SHAPE_SHARED];
+    launch->cooperative = kernel->tmpl->launch.cooperative;
+    launch->programmatic = kernel->tmpl->launch.programmatic;
+    launch->empty = prepared.is_empty;
+    launch->workspace = (uint64_t) workspace;
+    launch->function = prepared.variant->info.function;
+    launch->variant = &prepared.variant->info;
+    const struct jc_scheme *scheme = &kernel->scheme;
+    for (size_t i = 0; i < scheme->num_derived; i++)
+        launch->derived[scheme->derived[i]] = prepared.call.slots[scheme->derived[i]];
+    launch->arguments = arrange(scheme, args, launch->derived, launch->pointers);
+    return JC_OK;
+}
+
+// The cluster is the one attribute that can follow from the call.
+static void set_cluster(const struct jc_shape *shape, const unsigned *row,
+                        struct jc_cu_launch_attribute *attributes)
+{
+    memcpy(attributes, shape->attributes, sizeof(shape->attributes));
+    attributes[0].value.cluster.x = row[JC_SHAPE_CLUSTER];
+    attributes[0].value.cluster.y = row[JC_SHAPE_CLUSTER + 1];
+    attributes[0].value.cluster.z = row[JC_SHAPE_CLUSTER + 2];
+}
+
+enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *const *args,
+                                struct jc_error *error)
+{
+    struct prepared prepared;
+    void *pointers[JC_MAX_ARGUMENTS];
+    struct jc_cu_launch_attribute attributes[JC_MAX_LAUNCH_ATTRIBUTES];
+    if (__builtin_expect(!kernel || !args, false))
+        return refuse_null(kernel, args, error);
+    enum jc_result result = prepare(kernel, stream, args, &prepared, error);
+    if (__builtin_expect(result != JC_OK, false))
+        return result;
+    if (__builtin_expect(prepared.is_empty, false))
+        return JC_OK;
+    const struct jc_shape *shape = &prepared.variant->shape;
+    struct jc_cu_launch_config config = {
+        .shared = prepared.row[JC_SHAPE_SHARED],
+        .stream = stream,
+        .attributes = (struct jc_cu_launch_attribute *) (uintptr_t) shape->attributes,
+        .num_attributes = shape->num_attributes,
+    };
+    memcpy(config.grid, prepared.row + JC_SHAPE_GRID, sizeof(config.grid));
+    memcpy(config.block, prepared.row + JC_SHAPE_BLOCK, sizeof(config.block));
+    if (__builtin_expect(shape->cluster_varies, false)) {
+        set_cluster(shape, prepared.row, attributes);
+        config.attributes = attributes;
+    }
+    void *const *arguments = arrange(&kernel->scheme, args, prepared.call.slots, pointers);
+    int refused = kernel->device->driver->cuLaunchKernelEx(
+        &config, prepared.variant->info.function, (void **) (uintptr_t) arguments, NULL);
+    if (__builtin_expect(refused != JC_CU_SUCCESS, false))
+        return jc_device_launch_fail(kernel->device, kernel->tmpl->name, refused, error);
+    return JC_OK;
+}

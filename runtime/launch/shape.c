@@ -1,0 +1,205 @@
+#include "shape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cache/report.h"
+
+// Not a limit that can be asked for; larger clusters than 8 have to be allowed for each function.
+#define MAX_CLUSTER 16
+#define PORTABLE_CLUSTER 8
+
+static const char *const names[JC_SHAPE_SIZE] = {
+    "grid[0]",    "grid[1]",    "grid[2]",    "block[0]",   "block[1]",
+    "block[2]",   "cluster[0]", "cluster[1]", "cluster[2]", "shared",
+};
+
+static const struct jc_expression *expression_of(const struct jc_template *tmpl, unsigned index)
+{
+    const struct jc_launch_shape *launch = &tmpl->launch;
+    if (index < JC_SHAPE_BLOCK)
+        return launch->grid[index];
+    if (index < JC_SHAPE_CLUSTER)
+        return launch->block[index - JC_SHAPE_BLOCK];
+    return index < JC_SHAPE_SHARED ? launch->cluster[index - JC_SHAPE_CLUSTER] : launch->shared;
+}
+
+static void find_limits(const struct jc_device *device, unsigned index, int64_t *min, int64_t *max)
+{
+    *min = index < JC_SHAPE_BLOCK || index == JC_SHAPE_SHARED ? 0 : 1;
+    if (index < JC_SHAPE_BLOCK)
+        *max = device->max_grid[index];
+    else if (index < JC_SHAPE_CLUSTER)
+        *max = device->max_block[index - JC_SHAPE_BLOCK];
+    else
+        *max = index < JC_SHAPE_SHARED ? MAX_CLUSTER : device->info.max_shared;
+}
+
+static enum jc_result refuse_number(const struct jc_shape *shape,
+                                    const struct jc_expression *expression, unsigned index,
+                                    int64_t value, int64_t min, int64_t max,
+                                    struct jc_error *error)
+{
+    if (value < min)
+        return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.%s: '%s' is %" PRId64 ", and the least"
+                       " is %" PRId64 "; correct the arguments, or the expression with max()",
+                       shape->tmpl->name, names[index], expression->text, value, min);
+    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.%s: '%s' is %" PRId64 "%s, and %s has %"
+                   PRId64 " at most%s", shape->tmpl->name, names[index], expression->text, value,
+                   index == JC_SHAPE_SHARED ? " bytes" : "",
+                   index == JC_SHAPE_SHARED ? "beside its own the kernel" : "the device", max,
+                   index == 1 || index == 2 ? "; put what is large on grid[0]"
+                                            : "; split the work over several calls, or let a block"
+                                              " do more");
+}
+
+static enum jc_result add_number(struct jc_shape *shape, const struct jc_known *known,
+                                 const struct jc_device *device, unsigned index,
+                                 struct jc_error *error)
+{
+    const struct jc_expression *expression = expression_of(shape->tmpl, index);
+    // What nothing is said about.
+    shape->fixed[index] =
+        index < JC_SHAPE_CLUSTER || (index < JC_SHAPE_SHARED && shape->has_cluster);
+    if (!expression)
+        return JC_OK;
+    struct jc_varying *varying = &shape->varying[shape->num_varying];
+    varying->index = index;
+    find_limits(device, index, &varying->min, &varying->max);
+    jc_formula_init(&varying->formula, expression, known);
+    int64_t value;
+    if (!jc_formula_is_constant(&varying->formula, &value)) {
+        shape->num_varying++;
+        shape->block_varies |= index >= JC_SHAPE_BLOCK && index < JC_SHAPE_CLUSTER;
+        shape->cluster_varies |= index >= JC_SHAPE_CLUSTER && index < JC_SHAPE_SHARED;
+        return JC_OK;
+    }
+    if (value < varying->min || value > varying->max)
+        return refuse_number(shape, expression, index, value, varying->min, varying->max, error);
+    shape->fixed[index] = (unsigned) value;
+    shape->is_empty |= index < JC_SHAPE_BLOCK && value == 0;
+    return JC_OK;
+}
+
+static enum jc_result check_device(const struct jc_shape *shape, const struct jc_device *device,
+                                   struct jc_error *error)
+{
+    bool lacks_cluster = shape->has_cluster && !device->info.clusters;
+    if (!lacks_cluster && (!shape->tmpl->launch.cooperative || device->cooperative))
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_UNSUPPORTED, "%s: device %d, %s of compute capability %s, has no"
+                   " %s; use a template without", shape->tmpl->name, device->info.ordinal,
+                   device->info.name, device->capability,
+                   lacks_cluster ? "clusters" : "cooperative launches");
+}
+
+static void add_attributes(struct jc_shape *shape)
+{
+    if (shape->has_cluster) {
+        struct jc_cu_launch_attribute *cluster = &shape->attributes[shape->num_attributes++];
+        cluster->id = JC_CU_LAUNCH_CLUSTER_DIMENSION;
+        cluster->value.cluster.x = shape->fixed[JC_SHAPE_CLUSTER];
+        cluster->value.cluster.y = shape->fixed[JC_SHAPE_CLUSTER + 1];
+        cluster->value.cluster.z = shape->fixed[JC_SHAPE_CLUSTER + 2];
+    }
+    if (shape->tmpl->launch.cooperative)
+        shape->attributes[shape->num_attributes++] = (struct jc_cu_launch_attribute){
+            .id = JC_CU_LAUNCH_COOPERATIVE, .value.number = 1};
+    if (shape->tmpl->launch.programmatic)
+        shape->attributes[shape->num_attributes++] = (struct jc_cu_launch_attribute){
+            .id = JC_CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION, .value.number = 1};
+}
+
+enum jc_result jc_shape_init(struct jc_shape *shape, const struct jc_template *tmpl,
+                             const struct jc_known *known, const struct jc_device *device,
+                             struct jc_error *error)
+{
+    const struct jc_launch_shape *launch = &tmpl->launch;
+    *shape = (struct jc_shape){.tmpl = tmpl, .max_threads = device->info.max_threads};
+    shape->has_cluster = launch->cluster[0] || launch->cluster[1] || launch->cluster[2];
+    enum jc_result result = check_device(shape, device, error);
+    for (unsigned i = 0; i < JC_SHAPE_SIZE && result == JC_OK; i++)
+        result = add_number(shape, known, device, i, error);
+    if (result != JC_OK)
+        return result;
+    add_attributes(shape);
+    shape->has_workspace = launch->workspace != NULL;
+    if (shape->has_workspace)
+        jc_formula_init(&shape->workspace, launch->workspace, known);
+    return JC_OK;
+}
+
+size_t jc_shape_dynamic_shared(const struct jc_shape *shape)
+{
+    for (unsigned i = 0; i < shape->num_varying; i++)
+        if (shape->varying[i].index == JC_SHAPE_SHARED)
+            return SIZE_MAX;
+    return shape->fixed[JC_SHAPE_SHARED];
+}
+
+bool jc_shape_has_large_cluster(const struct jc_shape *shape)
+{
+    const unsigned *cluster = &shape->fixed[JC_SHAPE_CLUSTER];
+    return shape->has_cluster && (shape->cluster_varies ||
+                                  cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER);
+}
+
+static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigned *row,
+                                     struct jc_error *error)
+{
+    const unsigned *block = row + JC_SHAPE_BLOCK;
+    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.block: %u x %u x %u threads, and this kernel"
+                   " has %u at most, for the registers it takes or its __launch_bounds__; make the"
+                   " block smaller", shape->tmpl->name, block[0], block[1], block[2],
+                   shape->max_threads);
+}
+
+enum jc_result jc_shape_bind(struct jc_shape *shape, const struct jc_module *module,
+                             struct jc_error *error)
+{
+    shape->max_threads = module->max_threads;
+    for (unsigned i = 0; i < shape->num_varying; i++)
+        if (shape->varying[i].index == JC_SHAPE_SHARED)
+            shape->varying[i].max = module->dynamic_shared;
+    if (!shape->block_varies && jc_shape_threads(shape->fixed) > shape->max_threads)
+        return refuse_threads(shape, shape->fixed, error);
+    return JC_OK;
+}
+
+enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slots,
+                               struct jc_error *error)
+{
+    unsigned row[JC_SHAPE_SIZE];
+    memcpy(row, shape->fixed, sizeof(row));
+    for (unsigned i = 0; i < shape->num_varying; i++) {
+        const struct jc_varying *varying = &shape->varying[i];
+        int64_t value = 0;
+        struct jc_error why = {{0}};
+        enum jc_result result = jc_formula_interpret(&varying->formula, slots, &value, &why);
+        if (result != JC_OK)
+            return jc_fail(error, result, "%s: launch.%s: %s", shape->tmpl->name,
+                           names[varying->index], why.text);
+        if (value < varying->min || value > varying->max)
+            return refuse_number(shape, varying->formula.expression, varying->index, value,
+                                 varying->min, varying->max, error);
+        row[varying->index] = (unsigned) value;
+    }
+    if (jc_shape_threads(row) > shape->max_threads)
+        return refuse_threads(shape, row, error);
+    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: a grid of %u x %u x %u blocks is not"
+                   " made of clusters of %u x %u x %u; round the grid up with align()",
+                   shape->tmpl->name, row[0], row[1], row[2], row[JC_SHAPE_CLUSTER],
+                   row[JC_SHAPE_CLUSTER + 1], row[JC_SHAPE_CLUSTER + 2]);
+}
+
+enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
+                                         struct jc_error *error)
+{
+    int64_t value;
+    struct jc_error why = {{0}};
+    enum jc_result result = jc_formula_interpret(&shape->workspace, slots, &value, &why);
+    if (result != JC_OK)
+        return jc_fail(error, result, "%s: launch.workspace: %s", shape->tmpl->name, why.text);
+    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.workspace: '%s' is %" PRId64 " bytes",
+                   shape->tmpl->name, shape->workspace.expression->text, value);
+}

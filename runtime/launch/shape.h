@@ -1,0 +1,95 @@
+// The launch shape of a variant: grid, block, cluster and shared memory, folded and checked.
+
+#ifndef JC_SHAPE_H
+#define JC_SHAPE_H
+
+#include <string.h>
+
+#include "device.h"
+#include "formula.h"
+
+// The numbers of a shape, in one row.
+enum {
+    JC_SHAPE_GRID = 0,
+    JC_SHAPE_BLOCK = 3,
+    JC_SHAPE_CLUSTER = 6,
+    JC_SHAPE_SHARED = 9,
+    JC_SHAPE_SIZE = 10
+};
+
+// A number that follows from the call.
+struct jc_varying {
+    struct jc_formula formula;
+    unsigned index; // in the row
+    int64_t min, max;
+};
+
+#define JC_MAX_LAUNCH_ATTRIBUTES 3
+
+struct jc_shape {
+    const struct jc_template *tmpl;
+    unsigned fixed[JC_SHAPE_SIZE]; // those that are the same for all calls; 1 or 0 for the others
+    struct jc_varying varying[JC_SHAPE_SIZE];
+    unsigned num_varying;
+    bool is_empty; // by a fixed number: the grid has no blocks
+    bool block_varies, cluster_varies;
+    bool has_cluster, has_workspace;
+    unsigned max_threads; // of a block
+    struct jc_formula workspace;
+    // Those of cuLaunchKernelEx; the cluster, if there is one, is the first.
+    struct jc_cu_launch_attribute attributes[JC_MAX_LAUNCH_ATTRIBUTES];
+    unsigned num_attributes;
+};
+
+// Folds the template's shape. JC_ERROR_LIMIT: beyond the device; JC_ERROR_UNSUPPORTED: clusters or
+// cooperative launches, where the device has none. `known` must outlive the shape.
+enum jc_result jc_shape_init(struct jc_shape *shape, const struct jc_template *tmpl,
+                             const struct jc_known *known, const struct jc_device *device,
+                             struct jc_error *error);
+
+// What jc_device_load has to allow for.
+size_t jc_shape_dynamic_shared(const struct jc_shape *shape);
+bool jc_shape_has_large_cluster(const struct jc_shape *shape);
+
+// Takes over the limits of the function that was loaded. JC_ERROR_LIMIT: too many threads for it.
+enum jc_result jc_shape_bind(struct jc_shape *shape, const struct jc_module *module,
+                             struct jc_error *error);
+
+// Says why a call has no shape. Slow.
+enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slots,
+                               struct jc_error *error);
+enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
+                                         struct jc_error *error);
+
+static inline bool jc_shape_divides(const unsigned *row)
+{
+    const unsigned *grid = row + JC_SHAPE_GRID, *cluster = row + JC_SHAPE_CLUSTER;
+    return grid[0] % cluster[0] == 0 && grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0;
+}
+
+static inline uint64_t jc_shape_threads(const unsigned *row)
+{
+    return (uint64_t) row[JC_SHAPE_BLOCK] * row[JC_SHAPE_BLOCK + 1] * row[JC_SHAPE_BLOCK + 2];
+}
+
+// Fills the row. False: see jc_shape_refuse.
+static inline bool jc_shape_compute(const struct jc_shape *shape, const int64_t *slots,
+                                    unsigned row[JC_SHAPE_SIZE], bool *is_empty)
+{
+    memcpy(row, shape->fixed, sizeof(shape->fixed));
+    *is_empty = shape->is_empty;
+    for (unsigned i = 0; i < shape->num_varying; i++) {
+        const struct jc_varying *varying = &shape->varying[i];
+        int64_t value;
+        if (!jc_formula_eval(&varying->formula, slots, &value) || value < varying->min ||
+            value > varying->max)
+            return false;
+        row[varying->index] = (unsigned) value;
+        *is_empty |= varying->index < JC_SHAPE_BLOCK && value == 0;
+    }
+    if (shape->block_varies && jc_shape_threads(row) > shape->max_threads)
+        return false;
+    return !shape->has_cluster || jc_shape_divides(row);
+}
+
+#endif
