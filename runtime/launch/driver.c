@@ -76,9 +76,9 @@ enum jc_result jc_driver_fail(const struct jc_driver *driver, int cu_result, str
 
     const char *name = NULL, *text = NULL;
     if (driver->cuGetErrorName(cu_result, &name) != JC_CU_SUCCESS || !name)
-        name = "an error without a name";
+        name = "an error that it has no name for";
     if (driver->cuGetErrorString(cu_result, &text) != JC_CU_SUCCESS || !text)
-        text = "that the driver does not explain";
+        text = "not explained";
     const char *advice = advice_for(cu_result);
     return jc_fail(error,
                    cu_result == JC_CU_OUT_OF_MEMORY ? JC_ERROR_DEVICE_MEMORY : JC_ERROR_DRIVER,
@@ -168,7 +168,7 @@ static enum jc_result initialize(struct jc_driver *driver, struct jc_error *erro
 
 enum jc_result jc_driver_init(struct jc_driver *driver, struct jc_error *error)
 {
-    *driver = (struct jc_driver){.process = getpid()};
+    *driver = (struct jc_driver){0};
     enum jc_result result = open_library(driver, error);
     if (result != JC_OK)
         return result;
@@ -182,7 +182,9 @@ enum jc_result jc_driver_init(struct jc_driver *driver, struct jc_error *error)
         dlclose(driver->library);
     else
         result = initialize(driver, error);
-    if (result != JC_OK)
+    if (result == JC_OK)
+        driver->process = getpid();
+    else
         jc_driver_finish(driver);
     return result;
 }
