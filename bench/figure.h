@@ -15,10 +15,14 @@ struct samples {
 // One thing that was measured, beside its control of the same run.
 struct figure {
     char name[64];
-    const char *unit; // "us" or "KiB"
+    const char *unit; // "us", "ns" or "KiB"
     double limit;     // 0: none
     bool over_control; // the limit is for what is added to the control
+    bool times_control; // the limit is a multiple of the control
     struct samples measured, control;
+    // The control once more. Where it was taken, samples of one index were taken side by side: what
+    // counts are their differences, and how far the control differs from itself.
+    struct samples again;
 };
 
 // Microseconds that only grow.
