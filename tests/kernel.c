@@ -1,0 +1,583 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jitcache/jitcache.h>
+
+#include "runtime/launch/kernel.h"
+#include "scratch.h"
+#include "sim/sim.h"
+
+static struct sim sim;
+static struct jc_context *context;
+static struct jc_device *device;
+static char warning[8192];
+static unsigned num_warnings;
+
+// --- the world around ----------------------------------------------------------------------------
+
+static void keep_warning(void *user, enum jc_log_level level, const char *line)
+{
+    (void) user;
+    if (level <= JC_LOG_WARNING) {
+        num_warnings++;
+        snprintf(warning, sizeof(warning), "%s", line);
+    }
+}
+
+static int setup(void **state)
+{
+    struct jc_error error = {{0}};
+    CUcontext primary;
+    if (scratch_setup(state) != 0)
+        return -1;
+    sim.reset();
+    sim.cuInit(0);
+    num_warnings = 0;
+    const struct jc_log log = {.write = keep_warning, .level = JC_LOG_WARNING};
+    if (jc_context_create(jc_context_params(.dir = scratch_path("cache"), .log = &log), &context,
+                          &error) ||
+        jc_context_device(context, 0, &device, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return -1;
+    }
+    return sim.cuDevicePrimaryCtxRetain(&primary, 0) || sim.cuCtxSetCurrent(primary);
+}
+
+static int teardown(void **state)
+{
+    jc_context_destroy(&context);
+    sim.cuDevicePrimaryCtxRelease_v2(0);
+    return scratch_teardown(state);
+}
+
+static struct jc_template *make_template(const char *text)
+{
+    struct jc_template *tmpl = NULL;
+    struct jc_error error = {{0}};
+    if (jc_template_create(jc_template_params(.text = text), &tmpl, &error))
+        fail_msg("%s", error.text);
+    return tmpl;
+}
+
+static struct jc_kernel *make_kernel(const struct jc_template *tmpl,
+                                     const struct jc_kernel_params *params)
+{
+    struct jc_kernel *kernel = NULL;
+    struct jc_error error = {{0}};
+    if (jc_kernel_create(device, tmpl, params, &kernel, &error))
+        fail_msg("%s", error.text);
+    return kernel;
+}
+
+static void launch(struct jc_kernel *kernel, void *const *args)
+{
+    struct jc_error error = {{0}};
+    if (jc_kernel_launch(kernel, NULL, args, &error))
+        fail_msg("%s", error.text);
+}
+
+// The specialization of the variant that a call gets.
+static const char *resolved(struct jc_kernel *kernel, void *const *args, struct jc_launch *launch)
+{
+    struct jc_error error = {{0}};
+    if (jc_kernel_resolve(kernel, NULL, args, launch, &error))
+        fail_msg("%s", error.text);
+    return launch->variant->specialization;
+}
+
+static struct jc_kernel_info info_of(struct jc_kernel *kernel)
+{
+    struct jc_kernel_info info;
+    jc_kernel_info(kernel, &info);
+    return info;
+}
+
+// --- kernels -------------------------------------------------------------------------------------
+
+// A pointer and two numbers with facets; dispatch; derived arguments of which one follows the tile.
+static const char gemm[] =
+    "/*jitcache\n"
+    "kernel: gemm\n"
+    "parameters:\n"
+    "  - {name: SPLIT, type: int, default: 2}\n"
+    "  - {name: TILE, type: int, dispatch: [{when: n <= 16, value: 16}, {when: n <= 64, value: 64},"
+    " {value: 128}]}\n"
+    "arguments:\n"
+    "  - {name: x, type: const f32*}\n"
+    "  - {name: n, type: i32, do_not_specialize: true, range: [1, 4096]}\n"
+    "  - {name: stride, type: i64, typical: 64}\n"
+    "  - {name: tiles, type: i32, derive: 'ceildiv(n, TILE)', facets: []}\n"
+    "  - {name: scale, type: f32}\n"
+    "fallback: {TILE: 8}\n"
+    "launch: {grid: [tiles, SPLIT, 1], block: [TILE, 1, 1], shared: TILE * 4}\n"
+    "*/\n"
+    "#include <jitcache.cuh>\n"
+    "extern \"C\" __global__ void gemm(const float *x, int n, long long stride, int tiles,"
+    " float scale)\n"
+    "{\n"
+    "    JC_FACT(x); JC_FACT(stride);\n"
+    "    if (scale < 0 && JC_PARAM(TILE) + JC_PARAM(SPLIT) > n) asm(\"trap;\");\n"
+    "}\n";
+
+struct gemm_args {
+    const void *x;
+    int n;
+    int64_t stride;
+    float scale;
+    void *args[4];
+};
+
+static void gemm_args_init(struct gemm_args *a, uintptr_t x, int n, int64_t stride)
+{
+    *a = (struct gemm_args){.x = (const void *) x, .n = n, .stride = stride, .scale = 0.5f};
+    a->args[0] = &a->x;
+    a->args[1] = &a->n;
+    a->args[2] = &a->stride;
+    a->args[3] = &a->scale;
+}
+
+#define ALIGNED 0x10000
+#define SLICE 0x10008
+
+static void each_call_gets_the_variant_for_its_facts_and_cell(void **state)
+{
+    (void) state;
+    static const struct {
+        uintptr_t x;
+        int n;
+        int64_t stride;
+        const char *specialization;
+        unsigned grid, block;
+    } cases[] = {
+        {ALIGNED, 1, 64, "parameter.SPLIT=2\nparameter.TILE=16\nfacet.x=align:16\n"
+         "facet.stride=div:16\n", 1, 16},
+        {ALIGNED, 16, 64, "parameter.SPLIT=2\nparameter.TILE=16\nfacet.x=align:16\n"
+         "facet.stride=div:16\n", 1, 16},
+        {ALIGNED, 17, 64, "parameter.SPLIT=2\nparameter.TILE=64\nfacet.x=align:16\n"
+         "facet.stride=div:16\n", 1, 64},
+        {ALIGNED, 65, 1, "parameter.SPLIT=2\nparameter.TILE=128\nfacet.x=align:16\n"
+         "facet.stride=one\n", 1, 128},
+        {ALIGNED, 1000, 7, "parameter.SPLIT=2\nparameter.TILE=128\nfacet.x=align:16\n", 8, 128},
+        // 0 is a multiple of everything.
+        {ALIGNED, 1000, 0, "parameter.SPLIT=2\nparameter.TILE=128\nfacet.x=align:16\n"
+         "facet.stride=div:16\n", 8, 128},
+    };
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_launch launched;
+    for (unsigned round = 0; round < 2; round++) {
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            struct gemm_args a;
+            gemm_args_init(&a, cases[i].x, cases[i].n, cases[i].stride);
+            assert_string_equal(cases[i].specialization, resolved(kernel, a.args, &launched));
+            assert_int_equal(cases[i].grid, launched.grid[0]);
+            assert_int_equal(2, launched.grid[1]);
+            assert_int_equal(cases[i].block, launched.block[0]);
+            assert_int_equal(4 * cases[i].block, launched.shared);
+            assert_int_equal(cases[i].grid, *(int *) launched.arguments[3]);
+            assert_ptr_equal(&a.scale, launched.arguments[4]);
+        }
+    }
+    // The generic one, and five of their own.
+    assert_int_equal(6, info_of(kernel).variants);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void an_unaligned_pointer_makes_nothing_and_is_computed_for_its_stand_in(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_launch launched;
+    struct gemm_args a;
+    gemm_args_init(&a, SLICE, 100, 64);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_string_equal("parameter.SPLIT=2\nparameter.TILE=8\n",
+                            resolved(kernel, a.args, &launched));
+        // The tile is another, and with it what is derived from it.
+        assert_int_equal(13, launched.grid[0]);
+        assert_int_equal(13, *(int *) launched.arguments[3]);
+    }
+    assert_int_equal(1, info_of(kernel).variants);
+    assert_int_equal(1, info_of(kernel).unaligned);
+    // Its own variant, asked for, takes its place.
+    struct jc_error error;
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, a.args, &error));
+    assert_string_equal("parameter.SPLIT=2\nparameter.TILE=128\nfacet.stride=div:16\n",
+                        resolved(kernel, a.args, &launched));
+    assert_int_equal(1, launched.grid[0]);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_stand_in_gives_way_to_a_more_specific_variant(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\narguments:\n  - {name: p, type: f32*}\n"
+        "  - {name: n, type: i32}\n  - {name: m, type: i32, facets: [{div: 32}, {div: 8}]}\n"
+        "launch: {block: 32}\n*/\n#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(float *p, int n, int m)\n"
+        "{ JC_FACT(p); JC_FACT(n); JC_FACT(m); p[n] = m; }\n";
+    struct jc_template *tmpl = make_template(text);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_launch launched;
+    struct jc_error error;
+    const void *p = (const void *) (uintptr_t) SLICE;
+    int n = 32, m = 64, other_n = 5, other_m = 40;
+    void *args[] = {&p, &n, &m}, *other[] = {&p, &other_n, &other_m};
+    assert_string_equal("", resolved(kernel, args, &launched));
+    // What it knows, m is a multiple of 8, is true of m = 64 as well.
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, other, &error));
+    assert_string_equal("facet.m=div:8\n", resolved(kernel, args, &launched));
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, args, &error));
+    assert_string_equal("facet.n=div:16\nfacet.m=div:32\n", resolved(kernel, args, &launched));
+    assert_string_equal("facet.m=div:8\n", resolved(kernel, other, &launched));
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_warm_kernel_makes_nothing_more(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_warmup_report report;
+    struct jc_error error;
+    assert_int_equal(JC_OK, jc_kernel_warmup(kernel, &report, &error));
+    assert_int_equal(4, report.planned);
+    assert_int_equal(4, report.loaded);
+    assert_int_equal(3, report.compiled);
+    assert_int_equal(0, report.failed);
+    uint64_t loads = sim.num_calls("cuModuleLoadData");
+    for (int n = 1; n <= 5000; n++) {
+        struct gemm_args a;
+        gemm_args_init(&a, n % 10 ? ALIGNED : SLICE, n, 64);
+        launch(kernel, a.args);
+    }
+    assert_int_equal(loads, sim.num_calls("cuModuleLoadData"));
+    assert_int_equal(3 + 1, info_of(kernel).compiles);
+    // Again, now from the cache; the device has them still.
+    jc_kernel_destroy(&kernel);
+    kernel = make_kernel(tmpl, NULL);
+    assert_int_equal(JC_OK, jc_kernel_warmup(kernel, &report, &error));
+    assert_int_equal(0, report.compiled);
+    assert_int_equal(0, info_of(kernel).loads);
+    assert_int_equal(4, info_of(kernel).hits);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void bound_arguments_are_not_passed_and_their_facts_are_compiled_in(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    const int64_t stride = 32;
+    const float scale = 2;
+    const struct jc_binding bindings[] = {{"stride", &stride}, {"scale", &scale}};
+    struct jc_kernel *kernel =
+        make_kernel(tmpl, jc_kernel_params(.bindings = bindings, .num_bindings = 2));
+    assert_int_equal(2, info_of(kernel).arguments);
+    const void *x = (const void *) (uintptr_t) ALIGNED;
+    int n = 40;
+    void *args[] = {&x, &n};
+    launch(kernel, args);
+    struct sim_launch taken;
+    assert_true(sim.last_launch(0, &taken));
+    int64_t passed_stride;
+    float passed_scale;
+    int tiles;
+    memcpy(&passed_stride, taken.bytes + taken.arguments[2].offset, sizeof(passed_stride));
+    memcpy(&tiles, taken.bytes + taken.arguments[3].offset, sizeof(tiles));
+    memcpy(&passed_scale, taken.bytes + taken.arguments[4].offset, sizeof(passed_scale));
+    assert_int_equal(32, passed_stride);
+    assert_int_equal(1, tiles);
+    assert_true(passed_scale == 2);
+    struct jc_launch launched;
+    assert_string_equal("parameter.SPLIT=2\nparameter.TILE=64\nfacet.x=align:16\n"
+                        "facet.stride=div:16\n", resolved(kernel, args, &launched));
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_value_is_told_apart_and_a_divisor_need_be_no_power_of_two(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\narguments:\n  - {name: v, type: i16, facets: [value]}\n"
+        "  - {name: d, type: u32, facets: [{div: 12}, {div: 4}]}\n"
+        "  - {name: p, type: void*, facets: [\"null\", {align: 256}]}\n"
+        "launch: {block: 32}\n*/\n#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(short v, unsigned d, void *p)\n"
+        "{ JC_FACT(v); JC_FACT(d); JC_FACT(p); }\n";
+    static const struct {
+        int16_t v;
+        uint32_t d;
+        uintptr_t p;
+        const char *specialization;
+    } cases[] = {
+        {-3, 24, 0, "facet.v=value:-3\nfacet.d=div:12\nfacet.p=null\n"},
+        {7, 8, 512, "facet.v=value:7\nfacet.d=div:4\nfacet.p=align:256\n"},
+        {7, 4294967292u, 512, "facet.v=value:7\nfacet.d=div:12\nfacet.p=align:256\n"},
+        {7, 5, 512, "facet.v=value:7\nfacet.p=align:256\n"},
+    };
+    struct jc_template *tmpl = make_template(text);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_launch launched;
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t at = i % (sizeof(cases) / sizeof(cases[0]));
+        int16_t v = cases[at].v;
+        uint32_t d = cases[at].d;
+        const void *p = (const void *) cases[at].p;
+        void *args[] = {&v, &d, &p};
+        assert_string_equal(cases[at].specialization, resolved(kernel, args, &launched));
+    }
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+// --- policies ------------------------------------------------------------------------------------
+
+static void policy_fail_says_what_would_have_covered_the_call(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = make_kernel(tmpl, jc_kernel_params(.policy = JC_POLICY_FAIL));
+    struct jc_launch launched;
+    struct gemm_args a;
+    struct jc_error error;
+    gemm_args_init(&a, ALIGNED, 48, 64);
+    assert_int_equal(JC_ERROR_NOT_READY,
+                     jc_kernel_resolve(kernel, NULL, a.args, &launched, &error));
+    assert_non_null(strstr(error.text, "parameter.TILE=64\n"));
+    assert_non_null(strstr(error.text, "facet.stride=div:16\n"));
+    assert_non_null(strstr(error.text, "--range n=48 --range stride=64"));
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, a.args, &error));
+    char key[JC_KEY_STRING_SIZE], line[64];
+    assert_int_equal(JC_OK, jc_kernel_resolve(kernel, NULL, a.args, &launched, NULL));
+    jc_key_format(&launched.variant->key, key);
+    snprintf(line, sizeof(line), "\nkey=%s\n", key);
+    gemm_args_init(&a, ALIGNED, 48, 7);
+    assert_int_equal(JC_ERROR_NOT_READY,
+                     jc_kernel_resolve(kernel, NULL, a.args, &launched, &error));
+    assert_null(strstr(error.text, line));
+    assert_non_null(strstr(error.text, "\nkey="));
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_variant_that_does_not_fit_is_stood_in_for_and_told_once(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_launch launched;
+    struct jc_error error;
+    struct gemm_args a;
+    gemm_args_init(&a, ALIGNED, 48, 64);
+    sim.set_free_bytes(0, 100);
+    for (unsigned i = 0; i < 3; i++)
+        assert_string_equal("parameter.SPLIT=2\nparameter.TILE=8\n",
+                            resolved(kernel, a.args, &launched));
+    assert_int_equal(1, num_warnings);
+    assert_non_null(strstr(warning, "gemm"));
+    assert_non_null(strstr(warning, "bytes"));
+    struct jc_kernel_info info = info_of(kernel);
+    assert_int_equal(1, info.out_of_memory);
+    assert_int_equal(1, info.failures);
+    assert_int_equal(1, info.stand_ins);
+    assert_int_equal(JC_ERROR_DEVICE_MEMORY, jc_kernel_prepare(kernel, a.args, &error));
+    sim.set_free_bytes(0, (size_t) 1 << 30);
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, a.args, &error));
+    assert_string_equal("parameter.SPLIT=2\nparameter.TILE=64\nfacet.x=align:16\n"
+                        "facet.stride=div:16\n", resolved(kernel, a.args, &launched));
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+// --- wrong use -----------------------------------------------------------------------------------
+
+static void a_wrong_kernel_says_what_to_write(void **state)
+{
+    (void) state;
+    const int64_t number = 4;
+    static const struct jc_setting settings[] = {
+        {"SPLIT", "4"}, {"SPLI", "4"}, {"SPLIT", "2,4"}, {"n", "1:64"}, {"stride", "1:64"}};
+    const struct jc_binding bindings[] = {{"strid", &number}, {"tiles", &number},
+                                          {"stride", &number}, {"stride", &number}, {"n", NULL}};
+    struct jc_template *tmpl = make_template(gemm);
+    const struct {
+        const struct jc_kernel_params *params;
+        const char *words;
+    } cases[] = {
+        {jc_kernel_params(.parameters = settings + 1, .num_parameters = 1), "SPLIT"},
+        {jc_kernel_params(.parameters = settings + 2, .num_parameters = 1), "several values"},
+        {jc_kernel_params(.bindings = bindings, .num_bindings = 1), "stride"},
+        {jc_kernel_params(.bindings = bindings + 1, .num_bindings = 1), "derived"},
+        {jc_kernel_params(.bindings = bindings + 2, .num_bindings = 2), "bound twice"},
+        {jc_kernel_params(.bindings = bindings + 4, .num_bindings = 1), "bindings[0].value: NULL"},
+        {jc_kernel_params(.bindings = bindings + 2, .num_bindings = 1, .ranges = settings + 4,
+                          .num_ranges = 1), "has a range too"},
+        {jc_kernel_params(.num_bindings = 1), "bindings is NULL"},
+        {jc_kernel_params(.policy = (enum jc_policy) 77), "policy"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct jc_kernel *kernel = (struct jc_kernel *) tmpl;
+        struct jc_error error = {{0}};
+        assert_int_equal(JC_ERROR_INVALID_ARGUMENT,
+                         jc_kernel_create(device, tmpl, cases[i].params, &kernel, &error));
+        assert_null(kernel);
+        if (!strstr(error.text, cases[i].words))
+            fail_msg("'%s' is not in '%s'", cases[i].words, error.text);
+    }
+    jc_template_destroy(&tmpl);
+}
+
+static void a_wrong_call_launches_nothing(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, facets: []}\n"
+        "  - {name: u, type: u64, facets: []}\n"
+        "  - {name: d, type: u8, derive: n * 2, facets: []}\n"
+        "launch: {grid: [n, 'ceildiv(u, 4)'], block: ['max(1, n)'], shared: n * 1024}\n*/\n"
+        "extern \"C\" __global__ void k(int n, unsigned long long u, unsigned char d) {}\n";
+    static const struct {
+        int n;
+        uint64_t u;
+        enum jc_result result;
+        const char *words;
+    } cases[] = {
+        {128, 4, JC_ERROR_EXPRESSION, "'n * 2' is 256, which does not fit in u8"},
+        {-1, 4, JC_ERROR_EXPRESSION, "does not fit in u8"},
+        {1, UINT64_C(1) << 63, JC_ERROR_EXPRESSION, "'u' is 9223372036854775808"},
+        {1, 4 * 65536, JC_ERROR_LIMIT, "launch.grid[1]"},
+        {0, 4, JC_OK, ""}, // a grid without blocks
+        {1, 0, JC_OK, ""},
+    };
+    struct jc_template *tmpl = make_template(text);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_error error;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int n = cases[i].n;
+        uint64_t u = cases[i].u;
+        void *args[] = {&n, &u};
+        error.text[0] = '\0';
+        assert_int_equal(cases[i].result, jc_kernel_launch(kernel, NULL, args, &error));
+        if (!strstr(error.text, cases[i].words))
+            fail_msg("'%s' is not in '%s'", cases[i].words, error.text);
+    }
+    void *args[] = {NULL, NULL};
+    assert_int_equal(JC_ERROR_INVALID_ARGUMENT, jc_kernel_launch(kernel, NULL, args, &error));
+    assert_non_null(strstr(error.text, "args[0], of 'n', is NULL"));
+    assert_int_equal(JC_ERROR_INVALID_ARGUMENT, jc_kernel_launch(kernel, NULL, NULL, &error));
+    assert_int_equal(JC_ERROR_INVALID_ARGUMENT, jc_kernel_launch(NULL, NULL, args, &error));
+    assert_int_equal(0, sim.num_launches());
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+// --- threads -------------------------------------------------------------------------------------
+
+struct crowd {
+    struct jc_kernel *kernel;
+    atomic_uint failed;
+};
+
+static void *launch_all(void *user)
+{
+    struct crowd *crowd = user;
+    CUcontext primary;
+    sim.cuDevicePrimaryCtxRetain(&primary, 0);
+    sim.cuCtxSetCurrent(primary);
+    for (int n = 1; n <= 3000; n++) {
+        struct gemm_args a;
+        struct jc_launch launched;
+        gemm_args_init(&a, n % 7 ? ALIGNED : SLICE, n % 200 + 1, n % 3 ? 64 : 1);
+        if (jc_kernel_launch(crowd->kernel, NULL, a.args, NULL) != JC_OK ||
+            jc_kernel_resolve(crowd->kernel, NULL, a.args, &launched, NULL) != JC_OK ||
+            launched.grid[0] != (unsigned) *(int *) launched.arguments[3])
+            atomic_fetch_add(&crowd->failed, 1);
+    }
+    sim.cuDevicePrimaryCtxRelease_v2(0);
+    return NULL;
+}
+
+static void threads_that_miss_together_make_each_variant_once(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct crowd crowd = {.kernel = make_kernel(tmpl, NULL)};
+    pthread_t threads[8];
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(0, pthread_create(&threads[i], NULL, launch_all, &crowd));
+    for (size_t i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(0, atomic_load(&crowd.failed));
+    struct jc_kernel_info info = info_of(crowd.kernel);
+    // Three cells, two strides, and the generic one.
+    assert_int_equal(7, info.variants);
+    assert_int_equal(7, info.compiles);
+    assert_int_equal(7, info.loads);
+    jc_kernel_destroy(&crowd.kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_table_finds_everything_while_it_grows(void **state)
+{
+    (void) state;
+    struct jc_table table;
+    struct jc_error error;
+    struct jc_variant variants[2];
+    for (size_t num_words = 0; num_words < 4; num_words++) {
+        size_t count = num_words == 0 ? 1 : 1000;
+        assert_int_equal(JC_OK, jc_table_init(&table, num_words, &error));
+        for (size_t round = 0; round < 2; round++) {
+            for (size_t i = 0; i < count; i++) {
+                uint64_t words[3] = {i, i / 7, ~i};
+                const struct jc_entry *entry = jc_table_find(&table, words);
+                assert_int_equal(round > 0, entry != NULL);
+                assert_int_equal(JC_OK, jc_table_set(&table, words, &variants[round], false,
+                                                     false, &error));
+                assert_ptr_equal(&variants[round], jc_table_find(&table, words)->variant);
+            }
+        }
+        jc_table_finish(&table);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(each_call_gets_the_variant_for_its_facts_and_cell),
+        TEST(an_unaligned_pointer_makes_nothing_and_is_computed_for_its_stand_in),
+        TEST(a_stand_in_gives_way_to_a_more_specific_variant),
+        TEST(a_warm_kernel_makes_nothing_more),
+        TEST(bound_arguments_are_not_passed_and_their_facts_are_compiled_in),
+        TEST(a_value_is_told_apart_and_a_divisor_need_be_no_power_of_two),
+        TEST(policy_fail_says_what_would_have_covered_the_call),
+        TEST(a_variant_that_does_not_fit_is_stood_in_for_and_told_once),
+        TEST(a_wrong_kernel_says_what_to_write),
+        TEST(a_wrong_call_launches_nothing),
+        TEST(threads_that_miss_together_make_each_variant_once),
+        TEST(a_table_finds_everything_while_it_grows),
+    };
+    if (!sim_open(&sim) || !sim.simulated) {
+        fprintf(stderr, "needs the simulated driver in libcuda's place\n");
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
