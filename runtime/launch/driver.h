@@ -97,6 +97,7 @@ struct jc_cu_launch_attribute {
     char padding[4];
     union {
         char bytes[64];
+        uint64_t word; // never used: the driver's has pointers, and their alignment
         int number; // cooperative, programmatic
         struct {
             unsigned x, y, z;
