@@ -93,6 +93,7 @@ static enum jc_result open_library(struct jc_driver *driver, struct jc_error *er
     driver->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver->library)
         return JC_OK;
+    driver->absent = true;
     return jc_fail(error, JC_ERROR_DRIVER,
                    "no CUDA driver: %s; install the NVIDIA driver, or start the container with its"
                    " GPUs, or put the folder of libcuda.so.1 into LD_LIBRARY_PATH", dlerror());
@@ -132,8 +133,9 @@ static char *library_file(void *library)
     return strdup(known ? info.dli_fname : "libcuda.so.1");
 }
 
-static enum jc_result no_device(const struct jc_driver *driver, struct jc_error *error)
+static enum jc_result no_device(struct jc_driver *driver, struct jc_error *error)
 {
+    driver->absent = true;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
         return jc_fail(error, JC_ERROR_DRIVER,
@@ -182,10 +184,13 @@ enum jc_result jc_driver_init(struct jc_driver *driver, struct jc_error *error)
         dlclose(driver->library);
     else
         result = initialize(driver, error);
-    if (result == JC_OK)
+    if (result == JC_OK) {
         driver->process = getpid();
-    else
+    } else {
+        bool absent = driver->absent;
         jc_driver_finish(driver);
+        driver->absent = absent;
+    }
     return result;
 }
 

@@ -107,8 +107,13 @@ struct jc_cu_launch_attribute {
 
 // CUlaunchConfig.
 struct jc_cu_launch_config {
-    unsigned grid[3], block[3];
-    unsigned shared;
+    union {
+        struct {
+            unsigned grid[3], block[3];
+            unsigned shared;
+        };
+        unsigned row[7]; // all of them, by the numbers of shape.h
+    };
     CUstream stream;
     struct jc_cu_launch_attribute *attributes;
     unsigned num_attributes;
@@ -155,6 +160,7 @@ struct jc_driver {
     pid_t process;   // that opened it: a forked child cannot use it
     int version;     // 13000 for 13.0
     int num_devices;
+    bool absent; // there is no library, or no device
 #define JC_DRIVER_FIELD(name, symbol, parameters) int(*name) parameters;
     JC_DRIVER_CALLS(JC_DRIVER_FIELD)
     JC_DRIVER_OPTIONAL_CALLS(JC_DRIVER_FIELD)
@@ -163,7 +169,7 @@ struct jc_driver {
 
 // Opens "libcuda.so.1" as the loader finds it and initializes it. JC_ERROR_DRIVER: the text says
 // what is missing and what to do: no library, no device, a stub, too old, a kernel module of
-// another version. JC_ERROR_OUT_OF_MEMORY. On failure the driver is empty.
+// another version. JC_ERROR_OUT_OF_MEMORY. On failure the driver is empty but for `absent`.
 enum jc_result jc_driver_init(struct jc_driver *driver, struct jc_error *error);
 // The library stays open: the driver has threads of its own.
 void jc_driver_finish(struct jc_driver *driver);

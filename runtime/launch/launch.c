@@ -8,7 +8,8 @@
 struct prepared {
     struct jc_call call;
     const struct jc_variant *variant;
-    unsigned row[JC_SHAPE_SIZE];
+    struct jc_cu_launch_config config;
+    unsigned cluster[3]; // set where the shape has one
     bool is_empty;
 };
 
@@ -54,7 +55,8 @@ static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, voi
         return refuse(kernel, args, error);
     const struct jc_shape *shape = &service.variant->shape;
     if (__builtin_expect(
-            !jc_shape_compute(shape, call->slots, prepared->row, &prepared->is_empty), false))
+            !jc_shape_compute(shape, call->slots, &prepared->config, prepared->cluster,
+                              &prepared->is_empty), false))
         return jc_shape_refuse(shape, call->slots, error);
     return JC_OK;
 }
@@ -79,10 +81,11 @@ enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *c
     if (shape->has_workspace &&
         (!jc_formula_eval(&shape->workspace, prepared.call.slots, &workspace) || workspace < 0))
         return jc_shape_refuse_workspace(shape, prepared.call.slots, error);
-    memcpy(launch->grid, prepared.row + JC_SHAPE_GRID, sizeof(launch->grid));
-    memcpy(launch->block, prepared.row + JC_SHAPE_BLOCK, sizeof(launch->block));
-    memcpy(launch->cluster, prepared.row + JC_SHAPE_CLUSTER, sizeof(launch->cluster));
-    launch->shared = prepared.row[JC_SHAPE_SHARED];
+    memcpy(launch->grid, prepared.config.grid, sizeof(launch->grid));
+    memcpy(launch->block, prepared.config.block, sizeof(launch->block));
+    memcpy(launch->cluster, shape->has_cluster ? prepared.cluster : shape->cluster,
+           sizeof(launch->cluster));
+    launch->shared = prepared.config.shared;
     launch->cooperative = kernel->tmpl->launch.cooperative;
     launch->programmatic = kernel->tmpl->launch.programmatic;
     launch->empty = prepared.is_empty;
@@ -97,13 +100,13 @@ enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *c
 }
 
 // The cluster is the one attribute that can follow from the call.
-static void set_cluster(const struct jc_shape *shape, const unsigned *row,
+static void set_cluster(const struct jc_shape *shape, const unsigned *cluster,
                         struct jc_cu_launch_attribute *attributes)
 {
     memcpy(attributes, shape->attributes, sizeof(shape->attributes));
-    attributes[0].value.cluster.x = row[JC_SHAPE_CLUSTER];
-    attributes[0].value.cluster.y = row[JC_SHAPE_CLUSTER + 1];
-    attributes[0].value.cluster.z = row[JC_SHAPE_CLUSTER + 2];
+    attributes[0].value.cluster.x = cluster[0];
+    attributes[0].value.cluster.y = cluster[1];
+    attributes[0].value.cluster.z = cluster[2];
 }
 
 enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *const *args,
@@ -120,21 +123,15 @@ enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *co
     if (__builtin_expect(prepared.is_empty, false))
         return JC_OK;
     const struct jc_shape *shape = &prepared.variant->shape;
-    struct jc_cu_launch_config config = {
-        .shared = prepared.row[JC_SHAPE_SHARED],
-        .stream = stream,
-        .attributes = (struct jc_cu_launch_attribute *) (uintptr_t) shape->attributes,
-        .num_attributes = shape->num_attributes,
-    };
-    memcpy(config.grid, prepared.row + JC_SHAPE_GRID, sizeof(config.grid));
-    memcpy(config.block, prepared.row + JC_SHAPE_BLOCK, sizeof(config.block));
+    struct jc_cu_launch_config *config = &prepared.config;
+    config->stream = stream;
     if (__builtin_expect(shape->cluster_varies, false)) {
-        set_cluster(shape, prepared.row, attributes);
-        config.attributes = attributes;
+        set_cluster(shape, prepared.cluster, attributes);
+        config->attributes = attributes;
     }
     void *const *arguments = arrange(&kernel->scheme, args, prepared.call.slots, pointers);
     int refused = kernel->device->driver->cuLaunchKernelEx(
-        &config, prepared.variant->info.function, (void **) (uintptr_t) arguments, NULL);
+        config, prepared.variant->info.function, (void **) (uintptr_t) arguments, NULL);
     if (__builtin_expect(refused != JC_CU_SUCCESS, false))
         return jc_device_launch_fail(kernel->device, kernel->tmpl->name, refused, error);
     return JC_OK;

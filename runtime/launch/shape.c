@@ -10,8 +10,8 @@
 #define PORTABLE_CLUSTER 8
 
 static const char *const names[JC_SHAPE_SIZE] = {
-    "grid[0]",    "grid[1]",    "grid[2]",    "block[0]",   "block[1]",
-    "block[2]",   "cluster[0]", "cluster[1]", "cluster[2]", "shared",
+    "grid[0]", "grid[1]", "grid[2]",    "block[0]",   "block[1]",
+    "block[2]", "shared",  "cluster[0]", "cluster[1]", "cluster[2]",
 };
 
 static const struct jc_expression *expression_of(const struct jc_template *tmpl, unsigned index)
@@ -19,9 +19,9 @@ static const struct jc_expression *expression_of(const struct jc_template *tmpl,
     const struct jc_launch_shape *launch = &tmpl->launch;
     if (index < JC_SHAPE_BLOCK)
         return launch->grid[index];
-    if (index < JC_SHAPE_CLUSTER)
+    if (index < JC_SHAPE_SHARED)
         return launch->block[index - JC_SHAPE_BLOCK];
-    return index < JC_SHAPE_SHARED ? launch->cluster[index - JC_SHAPE_CLUSTER] : launch->shared;
+    return index == JC_SHAPE_SHARED ? launch->shared : launch->cluster[index - JC_SHAPE_CLUSTER];
 }
 
 static void find_limits(const struct jc_device *device, unsigned index, int64_t *min, int64_t *max)
@@ -29,10 +29,10 @@ static void find_limits(const struct jc_device *device, unsigned index, int64_t 
     *min = index < JC_SHAPE_BLOCK || index == JC_SHAPE_SHARED ? 0 : 1;
     if (index < JC_SHAPE_BLOCK)
         *max = device->max_grid[index];
-    else if (index < JC_SHAPE_CLUSTER)
+    else if (index < JC_SHAPE_SHARED)
         *max = device->max_block[index - JC_SHAPE_BLOCK];
     else
-        *max = index < JC_SHAPE_SHARED ? MAX_CLUSTER : device->info.max_shared;
+        *max = index == JC_SHAPE_SHARED ? device->info.max_shared : MAX_CLUSTER;
 }
 
 static enum jc_result refuse_number(const struct jc_shape *shape,
@@ -58,9 +58,10 @@ static enum jc_result add_number(struct jc_shape *shape, const struct jc_known *
                                  struct jc_error *error)
 {
     const struct jc_expression *expression = expression_of(shape->tmpl, index);
+    unsigned *fixed = index < JC_SHAPE_CLUSTER ? &shape->config.row[index]
+                                               : &shape->cluster[index - JC_SHAPE_CLUSTER];
     // What nothing is said about.
-    shape->fixed[index] =
-        index < JC_SHAPE_CLUSTER || (index < JC_SHAPE_SHARED && shape->has_cluster);
+    *fixed = index < JC_SHAPE_SHARED || (index > JC_SHAPE_SHARED && shape->has_cluster);
     if (!expression)
         return JC_OK;
     struct jc_varying *varying = &shape->varying[shape->num_varying];
@@ -70,13 +71,13 @@ static enum jc_result add_number(struct jc_shape *shape, const struct jc_known *
     int64_t value;
     if (!jc_formula_is_constant(&varying->formula, &value)) {
         shape->num_varying++;
-        shape->block_varies |= index >= JC_SHAPE_BLOCK && index < JC_SHAPE_CLUSTER;
-        shape->cluster_varies |= index >= JC_SHAPE_CLUSTER && index < JC_SHAPE_SHARED;
+        shape->block_varies |= index >= JC_SHAPE_BLOCK && index < JC_SHAPE_SHARED;
+        shape->cluster_varies |= index >= JC_SHAPE_CLUSTER;
         return JC_OK;
     }
     if (value < varying->min || value > varying->max)
         return refuse_number(shape, expression, index, value, varying->min, varying->max, error);
-    shape->fixed[index] = (unsigned) value;
+    *fixed = (unsigned) value;
     shape->is_empty |= index < JC_SHAPE_BLOCK && value == 0;
     return JC_OK;
 }
@@ -98,9 +99,9 @@ static void add_attributes(struct jc_shape *shape)
     if (shape->has_cluster) {
         struct jc_cu_launch_attribute *cluster = &shape->attributes[shape->num_attributes++];
         cluster->id = JC_CU_LAUNCH_CLUSTER_DIMENSION;
-        cluster->value.cluster.x = shape->fixed[JC_SHAPE_CLUSTER];
-        cluster->value.cluster.y = shape->fixed[JC_SHAPE_CLUSTER + 1];
-        cluster->value.cluster.z = shape->fixed[JC_SHAPE_CLUSTER + 2];
+        cluster->value.cluster.x = shape->cluster[0];
+        cluster->value.cluster.y = shape->cluster[1];
+        cluster->value.cluster.z = shape->cluster[2];
     }
     if (shape->tmpl->launch.cooperative)
         shape->attributes[shape->num_attributes++] = (struct jc_cu_launch_attribute){
@@ -134,20 +135,19 @@ size_t jc_shape_dynamic_shared(const struct jc_shape *shape)
     for (unsigned i = 0; i < shape->num_varying; i++)
         if (shape->varying[i].index == JC_SHAPE_SHARED)
             return SIZE_MAX;
-    return shape->fixed[JC_SHAPE_SHARED];
+    return shape->config.shared;
 }
 
 bool jc_shape_has_large_cluster(const struct jc_shape *shape)
 {
-    const unsigned *cluster = &shape->fixed[JC_SHAPE_CLUSTER];
+    const unsigned *cluster = shape->cluster;
     return shape->has_cluster && (shape->cluster_varies ||
                                   cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER);
 }
 
-static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigned *row,
+static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigned *block,
                                      struct jc_error *error)
 {
-    const unsigned *block = row + JC_SHAPE_BLOCK;
     return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.block: %u x %u x %u threads, and this kernel"
                    " has %u at most, for the registers it takes or its __launch_bounds__; make the"
                    " block smaller", shape->tmpl->name, block[0], block[1], block[2],
@@ -161,8 +161,10 @@ enum jc_result jc_shape_bind(struct jc_shape *shape, const struct jc_module *mod
     for (unsigned i = 0; i < shape->num_varying; i++)
         if (shape->varying[i].index == JC_SHAPE_SHARED)
             shape->varying[i].max = module->dynamic_shared;
-    if (!shape->block_varies && jc_shape_threads(shape->fixed) > shape->max_threads)
-        return refuse_threads(shape, shape->fixed, error);
+    shape->config.attributes = shape->attributes;
+    shape->config.num_attributes = shape->num_attributes;
+    if (!shape->block_varies && jc_shape_threads(shape->config.block) > shape->max_threads)
+        return refuse_threads(shape, shape->config.block, error);
     return JC_OK;
 }
 
@@ -170,7 +172,8 @@ enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slot
                                struct jc_error *error)
 {
     unsigned row[JC_SHAPE_SIZE];
-    memcpy(row, shape->fixed, sizeof(row));
+    memcpy(row, shape->config.row, sizeof(shape->config.row));
+    memcpy(row + JC_SHAPE_CLUSTER, shape->cluster, sizeof(shape->cluster));
     for (unsigned i = 0; i < shape->num_varying; i++) {
         const struct jc_varying *varying = &shape->varying[i];
         int64_t value = 0;
@@ -184,8 +187,8 @@ enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slot
                                  varying->min, varying->max, error);
         row[varying->index] = (unsigned) value;
     }
-    if (jc_shape_threads(row) > shape->max_threads)
-        return refuse_threads(shape, row, error);
+    if (jc_shape_threads(row + JC_SHAPE_BLOCK) > shape->max_threads)
+        return refuse_threads(shape, row + JC_SHAPE_BLOCK, error);
     return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: a grid of %u x %u x %u blocks is not"
                    " made of clusters of %u x %u x %u; round the grid up with align()",
                    shape->tmpl->name, row[0], row[1], row[2], row[JC_SHAPE_CLUSTER],

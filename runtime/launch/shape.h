@@ -8,19 +8,19 @@
 #include "device.h"
 #include "formula.h"
 
-// The numbers of a shape, in one row.
+// The numbers of a shape: a row in the driver's order, then the cluster, an attribute to it.
 enum {
     JC_SHAPE_GRID = 0,
     JC_SHAPE_BLOCK = 3,
-    JC_SHAPE_CLUSTER = 6,
-    JC_SHAPE_SHARED = 9,
+    JC_SHAPE_SHARED = 6,
+    JC_SHAPE_CLUSTER = 7,
     JC_SHAPE_SIZE = 10
 };
 
 // A number that follows from the call.
 struct jc_varying {
     struct jc_formula formula;
-    unsigned index; // in the row
+    unsigned index;
     int64_t min, max;
 };
 
@@ -28,7 +28,9 @@ struct jc_varying {
 
 struct jc_shape {
     const struct jc_template *tmpl;
-    unsigned fixed[JC_SHAPE_SIZE]; // those that are the same for all calls; 1 or 0 for the others
+    // What is the same for all calls; the attributes are those below.
+    struct jc_cu_launch_config config;
+    unsigned cluster[3]; // 0, 0, 0: none
     struct jc_varying varying[JC_SHAPE_SIZE];
     unsigned num_varying;
     bool is_empty; // by a fixed number: the grid has no blocks
@@ -61,35 +63,41 @@ enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slot
 enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
                                          struct jc_error *error);
 
-static inline bool jc_shape_divides(const unsigned *row)
+static inline bool jc_shape_divides(const unsigned *grid, const unsigned *cluster)
 {
-    const unsigned *grid = row + JC_SHAPE_GRID, *cluster = row + JC_SHAPE_CLUSTER;
     return grid[0] % cluster[0] == 0 && grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0;
 }
 
-static inline uint64_t jc_shape_threads(const unsigned *row)
+static inline uint64_t jc_shape_threads(const unsigned *block)
 {
-    return (uint64_t) row[JC_SHAPE_BLOCK] * row[JC_SHAPE_BLOCK + 1] * row[JC_SHAPE_BLOCK + 2];
+    return (uint64_t) block[0] * block[1] * block[2];
 }
 
-// Fills the row. False: see jc_shape_refuse.
+// Fills in all but the stream. `cluster` is set where the shape has one; attributes that follow
+// from the call are left to the caller. False: see jc_shape_refuse.
 static inline bool jc_shape_compute(const struct jc_shape *shape, const int64_t *slots,
-                                    unsigned row[JC_SHAPE_SIZE], bool *is_empty)
+                                    struct jc_cu_launch_config *config, unsigned cluster[3],
+                                    bool *is_empty)
 {
-    memcpy(row, shape->fixed, sizeof(shape->fixed));
+    *config = shape->config;
     *is_empty = shape->is_empty;
+    if (__builtin_expect(shape->has_cluster, false))
+        memcpy(cluster, shape->cluster, sizeof(shape->cluster));
     for (unsigned i = 0; i < shape->num_varying; i++) {
         const struct jc_varying *varying = &shape->varying[i];
         int64_t value;
         if (!jc_formula_eval(&varying->formula, slots, &value) || value < varying->min ||
             value > varying->max)
             return false;
-        row[varying->index] = (unsigned) value;
+        if (__builtin_expect(varying->index < JC_SHAPE_CLUSTER, true))
+            config->row[varying->index] = (unsigned) value;
+        else
+            cluster[varying->index - JC_SHAPE_CLUSTER] = (unsigned) value;
         *is_empty |= varying->index < JC_SHAPE_BLOCK && value == 0;
     }
-    if (shape->block_varies && jc_shape_threads(row) > shape->max_threads)
+    if (shape->block_varies && jc_shape_threads(config->block) > shape->max_threads)
         return false;
-    return !shape->has_cluster || jc_shape_divides(row);
+    return !shape->has_cluster || jc_shape_divides(config->grid, cluster);
 }
 
 #endif
