@@ -123,6 +123,15 @@ bool jc_folder_is_network(unsigned long f_type)
     return false;
 }
 
+bool jc_cache_is_network(const char *path)
+{
+    struct statfs fs;
+    int saved = errno;
+    bool known = path && statfs(path, &fs) == 0;
+    errno = saved;
+    return known && jc_folder_is_network((unsigned long) fs.f_type);
+}
+
 static bool in_group(gid_t group)
 {
     if (group == getegid())

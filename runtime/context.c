@@ -100,6 +100,7 @@ void jc_context_destroy(struct jc_context **out)
     jc_includes_destroy(&context->includes);
     jc_cache_destroy(&context->cache);
     jc_toolchain_finish(&context->toolchain);
+    free(context->worker_found);
     free(context->arch_names);
     free(context->archs);
     free(context->nvrtc);
@@ -149,11 +150,13 @@ static enum jc_result keep_toolchain(struct jc_context *context, struct jc_error
     struct jc_reader reader = {.at = copy.data, .left = copy.size};
     bool copied = !copy.failed && jc_toolchain_decode(&reader, &context->toolchain) == JC_OK;
     jc_buffer_finish(&copy);
+    char *worker = strdup(jc_compiler_worker(context->compiler));
     size_t count = context->toolchain.num_archs;
     char (*names)[JC_ARCH_SIZE] = calloc(count + 1, sizeof(*names));
     const char **archs = calloc(count + 1, sizeof(*archs));
-    if (!copied || !names || !archs) {
+    if (!copied || !worker || !names || !archs) {
         jc_toolchain_finish(&context->toolchain);
+        free(worker);
         free(names);
         free(archs);
         return jc_fail_memory(error);
@@ -162,6 +165,7 @@ static enum jc_result keep_toolchain(struct jc_context *context, struct jc_error
         jc_toolchain_exact_arch(context->toolchain.archs[i], names[i]);
         archs[i] = names[i];
     }
+    context->worker_found = worker;
     context->arch_names = names;
     context->archs = archs;
     return JC_OK;
@@ -184,9 +188,12 @@ enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolch
             .minor = toolchain->minor,
             .build = toolchain->build,
             .include = toolchain->include,
+            .include_major = toolchain->include_major,
+            .include_minor = toolchain->include_minor,
             .archs = context->archs,
             .num_archs = toolchain->num_archs,
             .tried = toolchain->tried,
+            .worker = context->worker_found,
         };
     }
     pthread_mutex_unlock(&context->lock);
@@ -227,7 +234,9 @@ enum jc_result jc_context_archs(struct jc_context *context, const char *capabili
     return result;
 }
 
-static enum jc_result need_driver(struct jc_context *context, struct jc_error *error)
+// `info` may be NULL.
+static enum jc_result need_driver(struct jc_context *context, struct jc_driver_info *info,
+                                  struct jc_error *error)
 {
     pthread_mutex_lock(&context->driver_lock);
     struct jc_driver *driver = &context->driver;
@@ -241,6 +250,11 @@ static enum jc_result need_driver(struct jc_context *context, struct jc_error *e
                    driver->file, driver->version / 1000, driver->version % 1000 / 10,
                    driver->num_devices);
     }
+    if (info && result == JC_OK)
+        *info = (struct jc_driver_info){.file = driver->file, .version = driver->version,
+                                        .num_devices = driver->num_devices};
+    else if (info)
+        *info = (struct jc_driver_info){.absent = driver->absent};
     pthread_mutex_unlock(&context->driver_lock);
     return result;
 }
@@ -251,11 +265,7 @@ enum jc_result jc_context_driver(struct jc_context *context, struct jc_driver_in
     if (!context || !info)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "info" : "context");
     int saved = errno;
-    enum jc_result result = need_driver(context, error);
-    if (result == JC_OK)
-        *info = (struct jc_driver_info){.file = context->driver.file,
-                                        .version = context->driver.version,
-                                        .num_devices = context->driver.num_devices};
+    enum jc_result result = need_driver(context, info, error);
     errno = saved;
     return result;
 }
@@ -266,7 +276,7 @@ enum jc_result jc_context_device_info(struct jc_context *context, int ordinal,
     if (!context || !info)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "info" : "context");
     int saved = errno;
-    enum jc_result result = need_driver(context, error);
+    enum jc_result result = need_driver(context, NULL, error);
     if (result == JC_OK)
         result = jc_device_describe(&context->driver, ordinal, info, error);
     errno = saved;
@@ -299,7 +309,7 @@ enum jc_result jc_context_device(struct jc_context *context, int ordinal, struct
     if (!context)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL");
     int saved = errno;
-    enum jc_result result = need_driver(context, error);
+    enum jc_result result = need_driver(context, NULL, error);
     if (result == JC_OK)
         *out = add_device(context, ordinal, NULL);
     if (result == JC_OK && !*out) {

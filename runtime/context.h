@@ -26,6 +26,7 @@ struct jc_context {
     struct jc_includes *includes;
     // What jc_context_toolchain handed out, of the first compiler; stays as long as the context.
     struct jc_toolchain toolchain;
+    char *worker_found;
     char (*arch_names)[JC_ARCH_SIZE]; // NULL until then
     const char **archs;
 

@@ -72,13 +72,14 @@ static void opens(struct jc_driver *driver)
         fail_msg("%s", error.text);
 }
 
+static struct jc_driver failed; // the last one that did not open
+
 static void fails_with(const char *const *words)
 {
-    const struct jc_driver empty = {0};
-    struct jc_driver driver;
     struct jc_error error = {0};
-    assert_int_equal(jc_driver_init(&driver, &error), JC_ERROR_DRIVER);
-    assert_memory_equal(&driver, &empty, sizeof(driver));
+    assert_int_equal(jc_driver_init(&failed, &error), JC_ERROR_DRIVER);
+    const struct jc_driver empty = {.absent = failed.absent};
+    assert_memory_equal(&failed, &empty, sizeof(failed));
     for (size_t i = 0; words[i]; i++) {
         if (!strstr(error.text, words[i]))
             fail_msg("no '%s' in: %s", words[i], error.text);
@@ -108,6 +109,7 @@ static void no_driver_is_told_with_what_to_install(void **state)
     other_library = "libcuda-that-is-nowhere.so.1";
     fails_with((const char *[]){"no CUDA driver", other_library, "install the NVIDIA driver",
                                 "LD_LIBRARY_PATH", NULL});
+    assert_true(failed.absent);
 }
 
 static void a_missing_driver_is_found_when_it_has_come(void **state)
@@ -162,11 +164,12 @@ static void what_keeps_a_driver_from_working_is_told(void **state)
     static const struct {
         const char *status;
         const char *words[4];
+        bool absent;
     } cases[] = {
         {"3", {"CUDA_ERROR_NOT_INITIALIZED", "forked", "spawn"}},
         {"34", {"STUB", "LD_LIBRARY_PATH", "install the NVIDIA driver"}},
         {"46", {"another process has the GPU", "nvidia-smi"}},
-        {"100", {"finds no GPU", "nvidia-smi -L", "container"}},
+        {"100", {"finds no GPU", "nvidia-smi -L", "container"}, true},
         {"802", {"nvidia-fabricmanager"}},
         {"803", {"kernel module", "different versions", "restart"}},
         {"804", {"cuda-compat", "update the NVIDIA driver"}},
@@ -177,6 +180,7 @@ static void what_keeps_a_driver_from_working_is_told(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         with("JITCACHE_SIM_INIT_ERROR", cases[i].status);
         fails_with(cases[i].words);
+        assert_int_equal(failed.absent, cases[i].absent);
     }
     unsetenv("JITCACHE_SIM_INIT_ERROR");
     sim.reset();

@@ -186,6 +186,10 @@ struct jc_cache_info {
 // Threads: safe. Lists segments, so it may touch the disk.
 JC_API void jc_cache_info(struct jc_cache *cache, struct jc_cache_info *info);
 
+// Whether a path is on a file system that other hosts share, or may share: a cache there is only
+// read. False too where that cannot be found out. Threads: safe.
+JC_API bool jc_cache_is_network(const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -61,9 +61,11 @@ struct jc_toolchain_info {
     int major, minor;        // its version, 13 and 0
     const char *build;       // identifies the very build, with its builtins
     const char *include;     // the toolkit's header folder, or "" if none was found
+    int include_major, include_minor; // the version of the headers; 0 and 0 if none were found
     const char *const *archs; // what it compiles for: "sm_90a", ...
     size_t num_archs;
     const char *tried; // where it was looked for, a line each
+    const char *worker; // the program that it runs in
 };
 
 // Finds NVRTC and starts the worker, once. JC_ERROR_TOOLCHAIN: none usable, the text says where it

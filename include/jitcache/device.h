@@ -15,11 +15,12 @@
 extern "C" {
 #endif
 
-// The strings live as long as the context.
+// The strings live as long as the context. Where the driver cannot be used, `absent` alone is set.
 struct jc_driver_info {
     const char *file; // the library, as the loader found it
     int version;      // the newest CUDA that it works with: 13000 for 13.0
     int num_devices;  // that CUDA_VISIBLE_DEVICES leaves
+    bool absent;      // there is no driver, or no GPU; otherwise what is there does not work
 };
 
 // Opens the driver, once. JC_ERROR_DRIVER: no driver, one without a GPU, or one that does not work

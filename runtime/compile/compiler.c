@@ -609,6 +609,11 @@ const struct jc_toolchain *jc_compiler_toolchain(const struct jc_compiler *compi
     return &compiler->toolchain;
 }
 
+const char *jc_compiler_worker(const struct jc_compiler *compiler)
+{
+    return compiler->worker_file;
+}
+
 size_t jc_compiler_capacity(const struct jc_compiler *compiler)
 {
     (void) compiler;

@@ -37,6 +37,9 @@ bool jc_compiler_is_ours(const struct jc_compiler *compiler);
 // Lives as long as the compiler.
 const struct jc_toolchain *jc_compiler_toolchain(const struct jc_compiler *compiler);
 
+// The worker's file. Lives as long as the compiler.
+const char *jc_compiler_worker(const struct jc_compiler *compiler);
+
 // How many jobs are worth submitting ahead.
 size_t jc_compiler_capacity(const struct jc_compiler *compiler);
 
