@@ -94,8 +94,8 @@ struct jc_warmup_report {
 // One that fails does not stop the others: the result is then that of the first one, with its text.
 // JC_ERROR_INVALID_ARGUMENT: an argument that is needed has neither range nor typical value, and is
 // not bound. And the errors of jc_plan_create and jc_kernel_create. `report` may be NULL.
-// Threads: safe; launches by other threads go on, but see DESIGN on loading: the driver holds up
-// the launches of a device while it loads.
+// Threads: safe. The driver, though, waits with a load until the device has finished what it is at,
+// and holds up the launches of all threads meanwhile: warm up before there is work.
 JC_API enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_report *report,
                                        struct jc_error *error);
 
