@@ -127,16 +127,11 @@ static void print_side(const char *letter, const struct side *side)
 {
     char key[JC_KEY_STRING_SIZE];
     jc_key_format(&side->entry->key, key);
-    char *specialization = jc_lines_specialization(
-        jc_lines_of(side->text.lines, side->text.lines_size));
     char *kernel = jc_printable(side->kernel, strlen(side->kernel), false);
-    char *known = jc_printable(specialization, strlen(specialization), false);
     char *arch = jc_printable(side->entry->label, strlen(side->entry->label), false);
-    printf("%s  %s  %s  %s%s%s%s%s\n", letter, key, jc_kind_name(side->record.kind), kernel,
-           *arch ? "  " : "", arch, *known ? "  " : "", known);
-    free(specialization);
+    printf("%s  %s  %s  %s%s%s\n", letter, key, jc_kind_name(side->record.kind), kernel,
+           *arch ? "  " : "", arch);
     free(kernel);
-    free(known);
     free(arch);
 }
 

@@ -72,7 +72,7 @@ class Explain(harness.Case):
         self.assertIn("stride: div:16 in A, nothing known in B", text)
         self.assertIn("1 thing differs, so both were compiled", text)
         self.assertIn("With that annotation both calls would have used one variant.", text)
-        self.assertTrue(text.startswith(f"A  {a}  variant  copy  sm_90a  "), text)
+        self.assertTrue(text.startswith(f"A  {a}  variant  copy  sm_90a\nB  {b}  "), text)
 
     def test_being_one_is_no_matter_of_alignment(self):
         a = self.only(self.compile(n="n=1", stride="stride=1"))
