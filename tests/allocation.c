@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jitcache/plan.h>
+#include <jitcache/lint.h>
 
 // The library's allocations come here, by --wrap; see meson.build. The one that the countdown ends
 // at fails, and all after it do not.
@@ -74,31 +74,42 @@ static const char text[] =
     "  - {name: v, type: i64, range: [1, 40], facets: [value]}\n"
     "launch: {grid: [m, \"ceildiv(n, N)\"], block: 128, cluster: 2, shared: N * 16}\n"
     "*/\n"
-    "JC_FACT(p) JC_FACT(n) JC_FACT(m) JC_FACT(v)\n";
+    "JC_FACT(p) JC_FACT(n) JC_FACT(m) JC_FACT(v); __device__ int hits;\n";
 
-// Makes a template and a plan with the allocation `number` failing. True where none was left to
-// fail.
+static bool go_on(void *user, const struct jc_lint_finding *finding)
+{
+    (void) finding;
+    ++*(size_t *) user;
+    return true;
+}
+
+// Makes a template and a plan, and looks for findings, with the allocation `number` failing. True
+// where none was left to fail.
 static bool run(unsigned long number)
 {
     const struct jc_setting parameters[] = {{"T", "float,double"}};
     struct jc_template *tmpl;
     struct jc_plan *plan = NULL;
     struct jc_error error = {{0}};
+    size_t findings = 0;
     countdown = number;
     enum jc_result result = jc_template_create(
         jc_template_params(.text = text, .text_size = sizeof(text) - 1, .dir = "."), &tmpl, &error);
     if (result == JC_OK)
         result = jc_plan_create(
             tmpl, jc_plan_params(.parameters = parameters, .num_parameters = 1), &plan, &error);
+    if (result == JC_OK)
+        result = jc_template_lint(tmpl, NULL, go_on, &findings, &error);
     bool none_left = countdown > 0;
     countdown = 0;
     if (none_left) {
         assert_int_equal(result, JC_OK);
         assert_true(jc_plan_num_reached(plan) > 100);
+        assert_int_equal(findings, 3); // mode is not read, v makes many variants, hits is state
     } else {
         assert_int_equal(result, JC_ERROR_OUT_OF_MEMORY);
         assert_string_equal(error.text, "out of memory");
-        assert_null(plan);
+        assert_int_equal(findings, 0);
     }
     jc_plan_destroy(&plan);
     jc_template_destroy(&tmpl);

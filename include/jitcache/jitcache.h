@@ -4,6 +4,7 @@
 //   result.h    results, error texts, log lines
 //   template.h  CUDA C++ text with a declared signature
 //   plan.h      which variants a range of arguments can reach
+//   lint.h      what is wrong with a template though it compiles
 //   cache.h     what is kept on disk
 //   context.h   cache, toolchain and compile worker together; prewarm
 //   device.h    the CUDA driver and its GPUs
@@ -20,6 +21,7 @@
 #include <jitcache/context.h>
 #include <jitcache/device.h>
 #include <jitcache/kernel.h>
+#include <jitcache/lint.h>
 #include <jitcache/plan.h>
 #include <jitcache/result.h>
 #include <jitcache/template.h>

@@ -151,21 +151,25 @@ static void find_inputs(struct planner *planner)
             each_use(planner, tmpl->order[i], need);
 }
 
+static bool is_missing(const struct planner *planner, size_t index)
+{
+    const struct jc_argument *argument = &planner->tmpl->arguments[index];
+    bool counts = argument->type.type_class == JC_CLASS_INTEGER ||
+                  argument->type.type_class == JC_CLASS_BOOL;
+    return counts && planner->needed[index] && !argument->derive &&
+           !planner->settings.ranges[index].known;
+}
+
 // All that is missing in one message.
 static enum jc_result check_ranges(const struct planner *planner)
 {
     const struct jc_template *tmpl = planner->tmpl;
     char list[2048] = "";
     size_t length = 0;
-    for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        bool counts = argument->type.type_class == JC_CLASS_INTEGER ||
-                      argument->type.type_class == JC_CLASS_BOOL;
-        if (counts && planner->needed[i] && !argument->derive &&
-            !planner->settings.ranges[i].known && length < sizeof(list))
+    for (size_t i = 0; i < tmpl->num_arguments; i++)
+        if (is_missing(planner, i) && length < sizeof(list))
             length += (size_t) snprintf(list + length, sizeof(list) - length, "%s--range %s=LO:HI",
-                                        length ? ", " : "", argument->name);
-    }
+                                        length ? ", " : "", tmpl->arguments[i].name);
     if (length == 0)
         return JC_OK;
     return jc_fail(planner->error, JC_ERROR_INVALID_ARGUMENT,
@@ -761,12 +765,14 @@ static enum jc_result prepare(struct planner *planner, const struct jc_plan_para
         if (is_ranged(planner, i))
             planner->ranged[planner->num_ranged++] = i;
     find_inputs(planner);
-    return check_ranges(planner);
+    return JC_OK;
 }
 
 static enum jc_result make_plan(struct planner *planner, const struct jc_plan_params *params)
 {
     enum jc_result result = prepare(planner, params);
+    if (result == JC_OK)
+        result = check_ranges(planner);
     if (result == JC_OK)
         result = make_groups(planner);
     if (result == JC_OK)
@@ -784,8 +790,8 @@ static enum jc_result make_plan(struct planner *planner, const struct jc_plan_pa
     return result;
 }
 
-static enum jc_result check_params(const struct jc_plan_params *given,
-                                   struct jc_plan_params *params, struct jc_error *error)
+enum jc_result jc_plan_params_copy(struct jc_plan_params *params,
+                                   const struct jc_plan_params *given, struct jc_error *error)
 {
     enum jc_result result = jc_params_copy(params, sizeof(*params), given, "jc_plan_params", error);
     if (result)
@@ -809,6 +815,21 @@ static enum jc_result check_params(const struct jc_plan_params *given,
     return JC_OK;
 }
 
+enum jc_result jc_plan_find_missing(const struct jc_template *tmpl,
+                                    const struct jc_plan_params *params, bool *missing,
+                                    struct jc_error *error)
+{
+    struct jc_plan plan = {.tmpl = tmpl};
+    struct jc_arena scratch = {0};
+    struct planner planner = {.plan = &plan, .tmpl = tmpl, .error = error, .arena = &scratch};
+    enum jc_result result = prepare(&planner, params);
+    for (size_t i = 0; result == JC_OK && i < tmpl->num_arguments; i++)
+        missing[i] = is_missing(&planner, i);
+    jc_arena_finish(&scratch);
+    jc_arena_finish(&plan.arena);
+    return result;
+}
+
 enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_plan_params *given,
                               struct jc_plan **plan, struct jc_error *error)
 {
@@ -818,7 +839,7 @@ enum jc_result jc_plan_create(const struct jc_template *tmpl, const struct jc_pl
     *plan = NULL;
     if (!tmpl)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "tmpl is NULL");
-    enum jc_result result = check_params(given, &params, error);
+    enum jc_result result = jc_plan_params_copy(&params, given, error);
     if (result)
         return result;
     int saved = errno;
