@@ -1,6 +1,7 @@
 #include "selection.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,28 +172,37 @@ static struct jc_setting *settings_of(const struct jc_template *tmpl, has_name *
     return kept;
 }
 
-int jc_selection_plan(const struct jc_selection *selection, const struct jc_template *tmpl,
-                      struct jc_plan **plan)
+void jc_selection_params_init(const struct jc_selection *selection,
+                              const struct jc_template *tmpl, struct jc_plan_params *params)
 {
-    struct jc_plan_params params = {.size = sizeof(params)};
-    struct jc_setting *parameters =
-        settings_of(tmpl, has_parameter, selection->parameters, selection->num_parameters,
-                    &params.num_parameters);
-    struct jc_setting *ranges = settings_of(tmpl, has_argument, selection->ranges,
-                                            selection->num_ranges, &params.num_ranges);
+    *params = (struct jc_plan_params){.size = sizeof(*params)};
+    params->parameters = settings_of(tmpl, has_parameter, selection->parameters,
+                                     selection->num_parameters, &params->num_parameters);
+    params->ranges = settings_of(tmpl, has_argument, selection->ranges, selection->num_ranges,
+                                 &params->num_ranges);
     const char **without = jc_allocate(selection->num_without, sizeof(*without));
     for (size_t i = 0; i < selection->num_without; i++)
         if (has_argument(tmpl, selection->without[i]))
-            without[params.num_without++] = selection->without[i];
-    params.parameters = parameters;
-    params.ranges = ranges;
-    params.without = without;
+            without[params->num_without++] = selection->without[i];
+    params->without = without;
+}
 
+void jc_selection_params_finish(struct jc_plan_params *params)
+{
+    free((void *) (uintptr_t) params->parameters);
+    free((void *) (uintptr_t) params->ranges);
+    free((void *) (uintptr_t) params->without);
+    *params = (struct jc_plan_params){0};
+}
+
+int jc_selection_plan(const struct jc_selection *selection, const struct jc_template *tmpl,
+                      struct jc_plan **plan)
+{
+    struct jc_plan_params params;
     struct jc_error error;
+    jc_selection_params_init(selection, tmpl, &params);
     enum jc_result result = jc_plan_create(tmpl, &params, plan, &error);
-    free(parameters);
-    free(ranges);
-    free(without);
+    jc_selection_params_finish(&params);
     return result ? jc_complain("%s", error.text) : JC_STATUS_DONE;
 }
 

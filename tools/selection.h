@@ -22,7 +22,7 @@ struct jc_selection {
     size_t num_names;
 };
 
-// The options that plan and prewarm share, to be put into their tables.
+// The options that plan, prewarm and lint share, to be put into their tables.
 enum { JC_OPTION_PARAM = 0x1000, JC_OPTION_RANGE, JC_OPTION_WITHOUT, JC_OPTION_OWN };
 #define JC_SELECTION_OPTIONS \
     {"param", JC_OPTION_PARAM, "NAME=VALUE[,VALUE]...", \
@@ -43,7 +43,13 @@ int jc_selection_add(struct jc_selection *selection, const struct jc_command *co
 // least one of them.
 int jc_selection_load(struct jc_selection *selection, char *const *files, size_t num_files);
 
-// Plans one of the templates with those of the settings that it has.
+// What one of the templates is to be planned with: those of the settings that it has. They point
+// into the selection.
+void jc_selection_params_init(const struct jc_selection *selection,
+                              const struct jc_template *tmpl, struct jc_plan_params *params);
+void jc_selection_params_finish(struct jc_plan_params *params);
+
+// Plans one of the templates so.
 int jc_selection_plan(const struct jc_selection *selection, const struct jc_template *tmpl,
                       struct jc_plan **plan);
 

@@ -6,7 +6,7 @@ import unittest
 import harness
 from harness import ROPE, SILU
 
-COMMANDS = ["prewarm", "plan", "stats", "ls", "show", "explain", "clear"]
+COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear"]
 
 # Words, and what the message must hold.
 WRONG = [
@@ -44,6 +44,12 @@ WRONG = [
     (["prewarm", "--arch", "sm_90a"], "FILE is missing"),
     (["prewarm", ROPE], "--arch sm_90a"),
     (["prewarm", ROPE, SILU, "--arch", "sm_90a", "--param", "nobody=1"], "nobody"),
+    (["lint"], "FILE is missing"),
+    (["lint", ROPE, "--max-variants", "0"], "a number from 1 on"),
+    (["lint", ROPE, "--max-variants", "-1"], "a number from 1 on"),
+    (["lint", ROPE, "--param", "scale_fromat=fp32"], "did you mean scale_format"),
+    (["lint", ROPE, "--range", "num_tokens=9:1"], "num_tokens"),
+    (["lint", "no/such/file.cu"], "no/such/file.cu"),
     (["stats", "now"], "takes no 'now'"),
     (["ls", "silu"], "--kernel 'silu'"),
     (["ls", "--kind", "cubin"], "none of variant, failure"),
@@ -99,8 +105,8 @@ class Usage(harness.Case):
     def test_the_version_is_one_line(self):
         self.assertRegex(self.run_command("--version").out, r"\Ajitcache \d+\.\d+\.\d+\n\Z")
 
-    def test_the_examples_of_plan_stats_and_ls_work_as_they_stand(self):
-        for command in ["plan", "stats", "ls"]:
+    def test_the_examples_of_plan_lint_stats_and_ls_work_as_they_stand(self):
+        for command in ["plan", "lint", "stats", "ls"]:
             text = self.run_command(command, "--help").out
             examples = re.search(r"Examples:\n(.*?)\n\n", text, re.DOTALL)[1]
             lines = re.sub(r"\\\n", " ", examples).splitlines()
