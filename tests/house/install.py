@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Installs into a prefix of its own, then uses the copy as a stranger would:
-install.py SOURCE_ROOT MESON CC...
+install.py SOURCE_ROOT MESON CUDA_HEADERS LIBCUDA CC...
 
 The example is built against the installed pkg-config file, with the shared and with the static
 library, and compiles a template that was installed; then again after the whole prefix has moved.
+Where there is a cuda.h, in the folder CUDA_HEADERS, the examples that launch are built too, and run
+with the simulated driver, LIBCUDA.
 """
 import os
 import shlex
@@ -61,12 +63,22 @@ def check_files(root, prefix):
     return libdir, templates
 
 
-def build_example(root, cc, prefix, program, static):
+def build_example(root, cc, prefix, program, static, name="prewarm.c", more=()):
     flags = pkg_config(prefix, "--cflags", "--libs", *(["--static"] if static else []))
     if static:
         flags = ["-l:libjitcache.a" if flag == "-ljitcache" else flag for flag in flags]
-    run(*cc, "-std=c17", "-Wall", "-Wextra", "-Werror", "-o", program,
-        root / "examples/prewarm.c", *flags)
+    run(*cc, "-std=c17", "-Wall", "-Wextra", "-Werror", "-o", program, root / "examples" / name,
+        *flags, *more)
+
+
+def try_launching(root, cc, prefix, folder, cuda_headers, libcuda):
+    """Builds the examples that launch, and lets them believe that there is a GPU."""
+    [library] = prefix.rglob("libjitcache.so")
+    for name in ("launch.c", "graph.c"):
+        program = folder / Path(name).stem
+        build_example(root, cc, prefix, program, False, name, ["-isystem", cuda_headers, libcuda])
+        run(program, JITCACHE_DIR=str(folder / "cache-launch"),
+            LD_LIBRARY_PATH=f"{library.parent}:{Path(libcuda).parent}")
 
 
 def needs_library(program):
@@ -83,7 +95,7 @@ def try_it(program, prefix, template, cache):
         sys.exit(f"{program.name} left nothing of {template.stem} in the cache:\n{listed}")
 
 
-def main(root, meson, cc):
+def main(root, meson, cuda_headers, libcuda, cc):
     with tempfile.TemporaryDirectory(prefix="jitcache-install-") as folder:
         folder = Path(folder).resolve()
         prefix = folder / "prefix"
@@ -98,6 +110,8 @@ def main(root, meson, cc):
             if needs_library(program) == static:
                 sys.exit(f"{program.name}: linked with the wrong libjitcache")
             try_it(program, prefix, template, folder / f"cache-{program.name}")
+        if cuda_headers:
+            try_launching(root, cc, prefix, folder, cuda_headers, libcuda)
 
         # A shared build finds its worker beside the library, wherever that is by now.
         moved = folder / "moved"
@@ -109,4 +123,4 @@ def main(root, meson, cc):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3:])
+    main(Path(sys.argv[1]).resolve(), *sys.argv[2:5], sys.argv[5:])

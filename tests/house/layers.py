@@ -26,7 +26,7 @@ LIBRARIES = {
     r"yaml\.h": ["runtime"],
     r"jansson\.h": ["tools", "bench"],
     r"cmocka\.h": [],
-    r"cuda.*|nvrtc.*": ["templates", "runtime", "bench"],
+    r"cuda.*|nvrtc.*": ["templates", "runtime", "bench", "examples"],
 }
 
 # Made by the build, so not found in the tree.
