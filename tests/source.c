@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -501,6 +502,46 @@ static void a_forked_child_goes_on_with_a_source_and_a_worker_of_its_own(void **
     close_all(&f);
 }
 
+struct racer {
+    struct fixture f;
+    enum jc_result result;
+};
+
+static void *race(void *user)
+{
+    struct racer *racer = user;
+    racer->result = try_obtain(&racer->f);
+    return NULL;
+}
+
+static void threads_with_sources_of_their_own_compile_a_variant_once(void **state)
+{
+    (void) state;
+    enum { THREADS = 4 };
+    struct racer racers[THREADS] = {{{0}}};
+    pthread_t threads[THREADS];
+    size_t compiled = 0;
+    struct fixture f = {0};
+    put_template("t", 7);
+    open_context(&f, jc_context_params());
+    for (size_t i = 0; i < THREADS; i++) {
+        racers[i].f.context = f.context;
+        open_source(&racers[i].f, "t/k.cu", jc_plan_params());
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(racers[i].result, JC_OK);
+        compiled += racers[i].f.obtained.compiled;
+        jc_obtained_finish(&racers[i].f.obtained);
+        close_source(&racers[i].f);
+    }
+    assert_int_equal(compiled, 1);
+    assert_int_equal(compiles(), 1);
+    close_all(&f);
+}
+
 int main(void)
 {
     int status = counted_find();
@@ -524,6 +565,7 @@ int main(void)
         IN_A_FOLDER(an_answer_that_somebody_else_left_is_not_taken),
         IN_A_FOLDER(another_compiler_than_the_headers_were_read_for_is_refused),
         IN_A_FOLDER(a_forked_child_goes_on_with_a_source_and_a_worker_of_its_own),
+        IN_A_FOLDER(threads_with_sources_of_their_own_compile_a_variant_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
