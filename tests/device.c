@@ -30,7 +30,8 @@ struct code {
 };
 
 #define CODE(name, arguments, signature, body) \
-    {.text = "/*jitcache\nkernel: " name "\narguments: [" arguments "]\nlaunch: {block: 128}\n*/\n" \
+    {.text = "/*jitcache\nkernel: " name "\narguments: [" arguments "]\n" \
+             "launch: {block: 128}\n*/\n" \
              "extern \"C\" __global__ void " name "(" signature ") { " body " }\n"}
 #define POINTER "{name: p, type: f32*}"
 #define COUNT ", {name: n, type: i32}"

@@ -17,6 +17,7 @@
 static const struct jc_command *const commands[] = {
     &jc_command_prewarm, &jc_command_plan, &jc_command_lint,    &jc_command_stats,
     &jc_command_ls,      &jc_command_show, &jc_command_explain, &jc_command_clear,
+    &jc_command_doctor,
 };
 #define NUM_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -49,7 +50,7 @@ static void print_usage(void)
            "  jitcache prewarm templates/silu_mul_fp8_quant.cu --arch sm_90a\n"
            "\nExit status:\n"
            "  0  done\n"
-           "  1  some items failed, or --check found work\n"
+           "  1  some items failed, --check found work, or doctor a problem\n"
            "  2  wrong use or bad input\n");
 }
 

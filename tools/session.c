@@ -75,22 +75,35 @@ static bool is_absent(const char *dir)
     return dir && lstat(dir, &status) != 0 && errno == ENOENT;
 }
 
-static bool is_set(const char *variable)
+bool jc_session_is_set(const char *variable)
 {
     const char *value = getenv(variable);
     return value && strcmp(value, "1") == 0;
 }
 
+unsigned jc_session_base_asked(void)
+{
+    const char *base = getenv("JITCACHE_BASE");
+    unsigned asked = 0;
+    for (size_t size; base && *base; base += size + (base[size] == ':')) {
+        size = strcspn(base, ":");
+        asked += size > 0;
+    }
+    return asked;
+}
+
 static int check_state(struct jc_session *session, enum jc_session_use use)
 {
     const struct jc_cache_info *info = &session->info;
-    if (is_set("JITCACHE_DISABLE"))
-        return jc_complain("the cache is switched off by JITCACHE_DISABLE=1; unset it");
     session->absent = is_absent(info->dir) && info->base_segments == 0;
+    if (use == JC_SESSION_LOOK)
+        return JC_STATUS_DONE;
+    if (jc_session_is_set("JITCACHE_DISABLE"))
+        return jc_complain("the cache is switched off by JITCACHE_DISABLE=1; unset it");
     if (use == JC_SESSION_READ ? info->state != JC_CACHE_DISABLED || session->absent
                                : info->state == JC_CACHE_READ_WRITE)
         return JC_STATUS_DONE;
-    if (use == JC_SESSION_WRITE && is_set("JITCACHE_READONLY"))
+    if (use == JC_SESSION_WRITE && jc_session_is_set("JITCACHE_READONLY"))
         return jc_complain("the cache is only read because of JITCACHE_READONLY=1; unset it");
     return jc_complain("%s", *info->reason ? info->reason : "the cache cannot be used");
 }
@@ -100,9 +113,11 @@ static const char *name_state(const struct jc_session *session)
 {
     if (session->absent)
         return "absent";
+    if (session->info.state == JC_CACHE_DISABLED)
+        return "off";
     if (session->info.state == JC_CACHE_READ_WRITE)
         return "read-write";
-    bool writable = !is_set("JITCACHE_READONLY") && session->info.dir &&
+    bool writable = !jc_session_is_set("JITCACHE_READONLY") && session->info.dir &&
                     access(session->info.dir, W_OK) == 0;
     return writable ? "read-write" : "read-only";
 }
@@ -121,7 +136,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
     enum jc_result result = jc_context_create(
         jc_context_params(.dir = common->dir, .nvrtc = params ? params->nvrtc : NULL,
                           .worker = params ? params->worker : NULL,
-                          .read_only = use == JC_SESSION_READ, .verify = true, .log = &log),
+                          .read_only = use != JC_SESSION_WRITE, .verify = true, .log = &log),
         &session->context, &error);
     int status;
     if (result) {
@@ -132,9 +147,11 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
         status = check_state(session, use);
         session->state = name_state(session);
     }
-    // That a folder does not exist yet is no news to anybody; a base segment that is not used is.
+    // That a folder does not exist yet is no news to anybody, nor is its state to those who tell
+    // it; a base segment that is not used is.
+    const char *known = session->absent || use == JC_SESSION_LOOK ? session->info.reason : "";
     if (!held || status)
-        release_lines(status == JC_STATUS_DONE, session->absent ? session->info.reason : "");
+        release_lines(status == JC_STATUS_DONE, known);
     return status;
 }
 

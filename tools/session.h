@@ -10,6 +10,7 @@
 #include "options.h"
 
 enum jc_session_use {
+    JC_SESSION_LOOK, // creates nothing, and takes the cache as it is, for those who tell how it is
     JC_SESSION_READ, // creates nothing; a folder that does not exist yet is an empty cache
     JC_SESSION_WRITE // a cache that cannot be written will not do
 };
@@ -19,7 +20,9 @@ struct jc_session {
     struct jc_cache *cache;
     struct jc_cache_info info;
     bool absent;       // the folder does not exist yet
-    const char *state; // what programs may do with it: "read-write", "read-only" or "absent"
+    // What programs may do with it: "read-write", "read-only", "absent", and where that will do
+    // "off".
+    const char *state;
 };
 
 // `params` may be NULL; of it nvrtc and worker are taken. 0, or the status to end with after
@@ -35,5 +38,11 @@ void jc_session_release(bool show);
 
 // Accepts one that was not opened, or not fully.
 void jc_session_close(struct jc_session *session);
+
+// Whether a variable that switches something on is set to 1.
+bool jc_session_is_set(const char *variable);
+
+// How many base segments JITCACHE_BASE asks for.
+unsigned jc_session_base_asked(void);
 
 #endif

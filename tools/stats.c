@@ -140,12 +140,7 @@ static void add_row(struct jc_table *table, const struct sums *sums, uint64_t no
 // Where base segments are asked for, how many are used: what is wrong with the others is a warning.
 static void print_base(unsigned used)
 {
-    const char *base = getenv("JITCACHE_BASE");
-    unsigned asked = 0;
-    for (size_t size; base && *base; base += size + (base[size] == ':')) {
-        size = strcspn(base, ":");
-        asked += size > 0;
-    }
+    unsigned asked = jc_session_base_asked();
     if (asked)
         printf("Base:    %u of %u segment%s in use\n", used, asked, asked == 1 ? "" : "s");
 }

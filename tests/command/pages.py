@@ -6,7 +6,7 @@ import unittest
 
 import harness
 
-COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear"]
+COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
 COMMON = {"dir", "json", "verbose", "help"}
 
 

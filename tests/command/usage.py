@@ -6,7 +6,7 @@ import unittest
 import harness
 from harness import ROPE, SILU
 
-COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear"]
+COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
 
 # Words, and what the message must hold.
 WRONG = [
