@@ -19,6 +19,27 @@
 
 #define KIB 1024
 
+// --- memory --------------------------------------------------------------------------------------
+
+// The library's allocations come here, by --wrap; see meson.build. The one that the countdown ends
+// at fails. It is set in one thread alone, while no other runs.
+void *__real_calloc(size_t count, size_t size);
+char *__real_strdup(const char *text);
+void *__wrap_calloc(size_t count, size_t size);
+char *__wrap_strdup(const char *text);
+
+static unsigned countdown; // 0: none fails
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return countdown > 0 && --countdown == 0 ? NULL : __real_calloc(count, size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return countdown > 0 && --countdown == 0 ? NULL : __real_strdup(text);
+}
+
 // --- cubins --------------------------------------------------------------------------------------
 
 // A template and its generic variant, compiled once for all tests.
@@ -503,6 +524,33 @@ static void nothing_of_a_failed_load_stays(void **state)
     assert_int_equal(loads(device, &params)->dynamic_shared, 100 * KIB);
 }
 
+static void memory_that_is_missing_is_told_wherever_it_is(void **state)
+{
+    (void) state;
+    const struct jc_module_params params = params_of(&plain);
+    const struct jc_module *module;
+    struct jc_driver_info driver;
+    struct jc_device *device;
+    // The worker is started before, and does not count.
+    assert_int_equal(jc_context_toolchain(context, &(struct jc_toolchain_info){0}, &error), JC_OK);
+    countdown = 1; // the driver's file
+    assert_int_equal(jc_context_driver(context, &driver, &error), JC_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(countdown, 0);
+    assert_int_equal(jc_context_driver(context, &driver, &error), JC_OK);
+    countdown = 1;
+    assert_int_equal(jc_context_device(context, 0, &device, &error), JC_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(countdown, 0);
+    device = device_of(0);
+    for (unsigned number = 1; number <= 2; number++) {
+        countdown = number;
+        assert_int_equal(load(device, &params, &module), JC_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(countdown, 0);
+        assert_null(current());
+    }
+    assert_int_equal(counted().loads[0], 0);
+    loads(device, &params);
+}
+
 static void code_for_another_architecture_is_refused(void **state)
 {
     (void) state;
@@ -528,6 +576,10 @@ static void code_of_a_newer_toolkit_is_refused_with_both_versions(void **state)
     SAYS(compiler, older, "update the driver", "JITCACHE_NVRTC");
     if (params.nvrtc_major == 13)
         SAYS("580");
+    // What is wrong otherwise is not blamed on that.
+    assert_true(sim.fail_next("cuModuleLoadData", JC_CU_ILLEGAL_ADDRESS, 0));
+    refuses(device_of(0), &params, JC_ERROR_DRIVER);
+    assert_null(strstr(error.text, "NVRTC"));
 }
 
 static void what_is_no_cubin_is_refused(void **state)
@@ -544,6 +596,11 @@ static void what_is_no_cubin_is_refused(void **state)
     params.symbol = "nobody";
     refuses(device, &params, JC_ERROR_DRIVER);
     SAYS("nobody", "CUDA_ERROR_NOT_FOUND");
+    // Neither for a key that is loaded.
+    params.symbol = "plain";
+    loads(device, &params);
+    params.symbol = "nobody";
+    refuses(device, &params, JC_ERROR_DRIVER);
 }
 
 static void a_kernel_with_other_parameters_is_refused(void **state)
@@ -663,17 +720,17 @@ static int misuse_after_fork(struct jc_device *device)
     const struct jc_module_params params = params_of(&wide);
     uint64_t elapsed_ns, calls = sim.num_calls("cuModuleUnload");
     if (jc_context_driver(context, &driver, &error) != JC_ERROR_DRIVER
-        || !strstr(error.text, "forked"))
+        || !strstr(error.text, "this process was forked"))
         return 1;
     if (jc_context_device_info(context, 0, &info, &error) != JC_ERROR_DRIVER)
         return 2;
     if (jc_context_device(context, 0, &other, &error) != JC_ERROR_DRIVER || other)
         return 3;
     if (jc_device_load(device, &params, &module, &fresh, &elapsed_ns, &error) != JC_ERROR_DRIVER
-        || !strstr(error.text, "forked"))
+        || !strstr(error.text, "this process was forked"))
         return 4;
     if (jc_device_launch_fail(device, "plain", JC_CU_NOT_INITIALIZED, &error) != JC_ERROR_DRIVER
-        || !strstr(error.text, "forked"))
+        || !strstr(error.text, "this process was forked"))
         return 5;
     jc_context_destroy(&context);
     if (sim.num_calls("cuModuleUnload") != calls
@@ -782,6 +839,7 @@ int main(void)
         TEST(a_load_spoils_no_capture),
         TEST(a_load_without_memory_says_so_and_can_be_repeated),
         TEST(nothing_of_a_failed_load_stays),
+        TEST(memory_that_is_missing_is_told_wherever_it_is),
         TEST(code_for_another_architecture_is_refused),
         TEST(code_of_a_newer_toolkit_is_refused_with_both_versions),
         TEST(what_is_no_cubin_is_refused),
