@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Runs an example with a cache of its own and looks at what it prints: examples.py EXPECTED COMMAND
+"""Runs an example with a cache of its own and looks at what it prints:
+examples.py [--gpu] EXPECTED COMMAND
 
-EXPECTED is a regular expression for all of its output. Exit 77, a skip, where there is no GPU.
+EXPECTED is a regular expression for all of its output. With --gpu, status 77, a skip, where there
+is none.
 """
 import ctypes
 import os
@@ -18,8 +20,8 @@ def have_gpu():
         return False
 
 
-def main(expected, *command):
-    if not have_gpu():
+def main(needs_gpu, expected, *command):
+    if needs_gpu and not have_gpu():
         print("skipped: there is no GPU here")
         return 77
     with tempfile.TemporaryDirectory(prefix="jitcache-example-") as folder:
@@ -33,4 +35,5 @@ def main(expected, *command):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    on_gpu = sys.argv[1] == "--gpu"
+    sys.exit(main(on_gpu, *sys.argv[2 if on_gpu else 1:]))
