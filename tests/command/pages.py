@@ -7,6 +7,21 @@ import unittest
 import harness
 
 COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
+
+# What stands around a block of the API page that is no program of its own.
+AROUND = """#include <stdio.h>
+#include <jitcache/jitcache.h>
+void block(struct jc_device *device, const struct jc_template *tmpl, struct jc_kernel *kernel,
+           void *stream, void *const *args);
+void block(struct jc_device *device, const struct jc_template *tmpl, struct jc_kernel *kernel,
+           void *stream, void *const *args)
+{
+    struct jc_error error;
+    (void) device, (void) tmpl, (void) kernel, (void) stream, (void) args;
+    %s
+}
+"""
+
 COMMON = {"dir", "json", "verbose", "help"}
 
 
@@ -35,13 +50,17 @@ class Pages(harness.Case):
             self.assertIn(f".Xr jitcache-{command} 1", general)
 
     @unittest.skipUnless(shutil.which("cc"), "cc is not here")
-    def test_the_program_of_the_api_page_compiles(self):
+    def test_the_code_of_the_api_page_compiles(self):
         page = (harness.ROOT / "docs" / "api.md").read_text()
-        program = self.write("program.c", re.search(r"```c\n(.*?)```", page, re.DOTALL)[1])
-        done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
-                               "-I", harness.ROOT / "include", program],
-                              capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        blocks = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
+        self.assertGreater(len(blocks), 1)
+        for block in blocks:
+            code = block if "int main(" in block else AROUND % block
+            done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror",
+                                   "-fsyntax-only", "-I", harness.ROOT / "include",
+                                   self.write("block.c", code)],
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), block)
 
 
 if __name__ == "__main__":
