@@ -251,6 +251,63 @@ static void a_less_aligned_pointer_makes_no_variant(void **state)
     expect_specialization(&launch, "facet.out=align:16\nfacet.a=div:16\nfacet.b=div:16\n");
 }
 
+static void a_pointer_that_comes_either_way_has_variants_for_both(void **state)
+{
+    static const char text[] =
+        "/*jitcache\n"
+        "kernel: either\n"
+        "arguments:\n"
+        "  - {name: out, type: i32*, align: either}\n"
+        "  - {name: n, type: i32, typical: 16}\n"
+        "*/\n"
+        "#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void either(int *out, int n)\n"
+        "{\n"
+        "    JC_FACT(out);\n"
+        "    JC_FACT(n);\n"
+        "    out[1] = n;\n"
+        "}\n";
+    struct session *session = *state;
+    struct jc_warmup_report report;
+    session_make(session, text, jc_kernel_params(.policy = JC_POLICY_FAIL));
+    session_expect(session, jc_kernel_warmup(session->kernel, &report, &session->error), JC_OK, "");
+    assert_int_equal(report.loaded, 3);
+    for (unsigned offset = 0; offset < 32; offset += 4) {
+        CUdeviceptr out = session->out.data + offset;
+        int32_t n = 16 * (int32_t) offset + 32;
+        void *args[] = {&out, &n};
+        struct jc_launch launch;
+        session_launch(session, args);
+        session_expect_word(session, offset / 4 + 1, n);
+        resolve(session, args, &launch);
+        expect_specialization(&launch, offset % 16 ? "facet.n=div:16\n"
+                                                   : "facet.out=align:16\nfacet.n=div:16\n");
+    }
+    assert_int_equal(info_of(session->kernel).unaligned, 0);
+}
+
+static void a_resolved_call_tells_its_workspace(void **state)
+{
+    static const char text[] =
+        "/*jitcache\n"
+        "kernel: room\n"
+        "arguments:\n"
+        "  - {name: out, type: i32*}\n"
+        "  - {name: n, type: i32}\n"
+        "launch: {grid: [n], block: [32], workspace: n * 5000000000}\n"
+        "*/\n"
+        "extern \"C\" __global__ void room(int *out, int n) { out[1] = n; }\n";
+    struct session *session = *state;
+    struct jc_launch launch;
+    session_make(session, text, NULL);
+    for (int32_t n = 0; n < 3; n++) {
+        void *args[] = {&session->out.data, &n};
+        resolve(session, args, &launch);
+        assert_true(launch.workspace == (uint64_t) n * UINT64_C(5000000000));
+        assert_int_equal(launch.empty, n == 0);
+    }
+}
+
 static void the_most_specific_variant_that_is_right_stands_in(void **state)
 {
     struct session *session = *state;
@@ -543,6 +600,8 @@ int main(void)
         TEST(a_variant_tells_what_it_is),
         TEST(warmup_loads_all_that_the_ranges_reach),
         TEST(a_less_aligned_pointer_makes_no_variant),
+        TEST(a_pointer_that_comes_either_way_has_variants_for_both),
+        TEST(a_resolved_call_tells_its_workspace),
         TEST(the_most_specific_variant_that_is_right_stands_in),
         TEST(the_exact_variant_takes_over_from_its_stand_in),
         TEST(after_a_capture_the_call_gets_its_own_variant),
