@@ -58,13 +58,6 @@ static void launch_mark(struct session *session, int n)
     session_launch(session, mark_args(&call, session, n));
 }
 
-static struct jc_kernel_info info_of(struct jc_kernel *kernel)
-{
-    struct jc_kernel_info info;
-    jc_kernel_info(kernel, &info);
-    return info;
-}
-
 // The kernel still works: one more call runs once.
 static void assert_mark_works(struct session *session)
 {
@@ -163,7 +156,7 @@ static void every_kind_of_argument_arrives_as_it_was_passed(void **state)
                     p, &session->out.data, &r};
     static const size_t sizes[] = {8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 20, 8, 1};
     session_make(session, text, NULL);
-    assert_int_equal(info_of(session->kernel).arguments, sizeof(sizes) / sizeof(sizes[0]));
+    assert_int_equal(session_info(session).arguments, sizeof(sizes) / sizeof(sizes[0]));
     session_launch(session, args);
     expect_slots(session, args, sizes, sizeof(sizes) / sizeof(sizes[0]), 1);
 }
@@ -241,7 +234,7 @@ static void bound_and_derived_arguments_are_filled_in(void **state)
     const struct jc_binding bindings[] = {{"rows", &rows}};
     session_make(session, text, jc_kernel_params(.bindings = bindings, .num_bindings = 1));
     rows = 0; // it was copied
-    assert_int_equal(info_of(session->kernel).arguments, 2);
+    assert_int_equal(session_info(session).arguments, 2);
 
     int32_t n = -101;
     void *args[] = {&session->out.data, &n};
@@ -798,7 +791,7 @@ static void a_ready_variant_is_captured(void **state)
         session_expect_word(session, 1, 48);
         gpu_check(gpu.cuGraphExecDestroy(graph));
     }
-    assert_int_equal(info_of(session->kernel).captured_generic, 0);
+    assert_int_equal(session_info(session).captured_generic, 0);
 }
 
 static void an_empty_launch_is_not_captured(void **state)
@@ -818,7 +811,7 @@ static void a_miss_while_capturing_is_served_by_the_generic_variant(void **state
     struct mark_call call;
     for (size_t i = 0; i < 2; i++) {
         session_make(session, mark, jc_kernel_params(.policy = policies[i]));
-        struct jc_kernel_info before = info_of(session->kernel);
+        struct jc_kernel_info before = session_info(session);
         session_begin_capture(session, JC_CU_CAPTURE_GLOBAL);
         struct jc_launch launch;
         session_expect(session,
@@ -833,7 +826,7 @@ static void a_miss_while_capturing_is_served_by_the_generic_variant(void **state
         assert_int_equal(session_runs(session), 1);
         session_expect_word(session, 1, 16);
         gpu_check(gpu.cuGraphExecDestroy(graph));
-        struct jc_kernel_info after = info_of(session->kernel);
+        struct jc_kernel_info after = session_info(session);
         assert_true(after.captured_generic > 0);
         assert_int_equal(after.compiles, before.compiles);
         assert_int_equal(after.loads, before.loads);
@@ -858,7 +851,7 @@ static void a_variant_prepared_ahead_is_captured(void **state)
     CUgraphExec graph = session_end_capture(session, 1);
     assert_false(launch.variant->generic);
     assert_non_null(strstr(launch.variant->specialization, "facet.n=div:16\n"));
-    assert_int_equal(info_of(session->kernel).captured_generic, 0);
+    assert_int_equal(session_info(session).captured_generic, 0);
     session_runs(session);
     session_replay(session, graph);
     assert_int_equal(session_runs(session), 1);
@@ -1020,7 +1013,7 @@ static void a_template_edited_afterwards_does_not_reach_a_kernel(void **state)
     // Variants that are compiled after the edit.
     expect_twin(session, session->kernel, 1, 101);
     expect_twin(session, session->kernel, 16, 101);
-    struct jc_kernel_info info = info_of(session->kernel);
+    struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.variants, 3);
     assert_int_equal(info.compiles, 3);
     for (size_t i = 0; i < info.variants; i++)
@@ -1037,12 +1030,12 @@ static void the_same_kernel_made_again_finds_it_loaded(void **state)
 {
     struct session *session = *state;
     session_make(session, mark, NULL);
-    struct jc_kernel_info info = info_of(session->kernel);
+    struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.compiles, 1);
     assert_int_equal(info.loads, 1);
     void *function = jc_kernel_variant(session->kernel, 0)->function;
     struct jc_kernel *again = session_kernel(session, session->tmpl, NULL);
-    info = info_of(again);
+    jc_kernel_info(again, &info);
     assert_int_equal(info.compiles, 0);
     assert_int_equal(info.hits, 1);
     assert_int_equal(info.loads, 0);

@@ -207,6 +207,35 @@ static void expect_right(const struct fp8_tally *tally, uint64_t values, const c
     assert_true(tally->ties <= 2 + values / 10000);
 }
 
+// What a launch writes, first on the device and then here.
+struct outputs {
+    struct gpu_memory values, scales;
+    uint8_t *written;
+    uint32_t *words;
+};
+
+static void make_outputs(struct outputs *outputs, size_t values, size_t offset, size_t words)
+{
+    gpu_memory_init(&outputs->values, values, offset, POISON);
+    gpu_memory_init(&outputs->scales, words * 4, 0, POISON);
+}
+
+static void fetch_outputs(struct outputs *outputs)
+{
+    outputs->written = allocate(outputs->values.size);
+    outputs->words = allocate(outputs->scales.size);
+    gpu_memory_get(&outputs->values, outputs->written, POISON);
+    gpu_memory_get(&outputs->scales, outputs->words, POISON);
+    gpu_memory_finish(&outputs->values);
+    gpu_memory_finish(&outputs->scales);
+}
+
+static void free_outputs(struct outputs *outputs)
+{
+    free(outputs->written);
+    free(outputs->words);
+}
+
 // What was written of the scales: [rows][padded] words, where the token index is contiguous.
 struct scales {
     enum format format;
@@ -341,31 +370,25 @@ static void run_rope(struct session *session, struct rope_data *data, enum forma
     uint64_t padded = (shape->tokens + 3) / 4 * 4;
     uint64_t rows = shape->heads * (format == FP32 ? 4 : 1);
     size_t values = shape->tokens * shape->heads * HEAD;
-    struct gpu_memory out, scale_out;
-    gpu_memory_init(&out, values, shape->out_offset, POISON);
-    gpu_memory_init(&scale_out, rows * padded * 4, 0, POISON);
+    struct outputs outputs;
+    make_outputs(&outputs, values, shape->out_offset, rows * padded);
     int32_t tokens = (int32_t) shape->tokens, heads = (int32_t) shape->heads;
     int64_t stride_token = (int64_t) data->stride_token, stride_head = HEAD;
     CUdeviceptr o = inputs[0].data, positions = inputs[1].data, table = inputs[2].data;
-    void *args[] = {&o,      &positions, &table,        &out.data,   &scale_out.data,
-                    &tokens, &heads,     &stride_token, &stride_head};
+    void *args[] = {&o, &positions, &table, &outputs.values.data, &outputs.scales.data,
+                    &tokens, &heads, &stride_token, &stride_head};
     launch(session, args, generic);
 
-    uint32_t *words = allocate(scale_out.size);
-    data->written = allocate(values);
-    gpu_memory_get(&out, data->written, POISON);
-    gpu_memory_get(&scale_out, words, POISON);
-    gpu_memory_finish(&scale_out);
-    gpu_memory_finish(&out);
-    data->scales = (struct scales){format, words, padded};
+    fetch_outputs(&outputs);
+    data->written = outputs.written;
+    data->scales = (struct scales){format, outputs.words, padded};
     expect_padding(&data->scales, rows, shape->tokens);
     struct fp8_tally tally = for_rows(shape->tokens, judge_heads, data);
     expect_right(&tally, values, generic ? "the generic variant" : "its own variant",
                  shape->tokens);
     if (shape->kind == ONES && format == UE8M0)
         check_ones(data);
-    free(data->written);
-    free(words);
+    free_outputs(&outputs);
 }
 
 static void check_rope(struct session *session, enum format format, const struct rope *shape)
@@ -456,9 +479,7 @@ static void heads_in_slices_are_right(void **state)
             check_rope(session, format, &shape);
         }
         assert_true(jc_kernel_variant(session->kernel, 0)->generic);
-        struct jc_kernel_info info;
-        jc_kernel_info(session->kernel, &info);
-        assert_true(info.unaligned > 0);
+        assert_true(session_info(session).unaligned > 0);
         close_kernel(session);
     }
 }
@@ -554,28 +575,22 @@ static void run_silu(struct session *session, struct silu_data *data, enum forma
     const struct silu *shape = &data->shape;
     uint64_t padded = (shape->tokens + 3) / 4 * 4;
     uint64_t rows = format == FP32 ? shape->hidden / FP8_GROUP : (shape->hidden + 511) / 512;
-    struct gpu_memory out, scale_out;
-    gpu_memory_init(&out, shape->tokens * shape->hidden, shape->out_offset, POISON);
-    gpu_memory_init(&scale_out, rows * padded * 4, 0, POISON);
+    struct outputs outputs;
+    make_outputs(&outputs, shape->tokens * shape->hidden, shape->out_offset, rows * padded);
     int32_t tokens = (int32_t) shape->tokens, hidden = (int32_t) shape->hidden;
     int64_t stride = (int64_t) data->stride;
-    void *args[] = {&input, &out.data, &scale_out.data, &tokens, &hidden, &stride};
+    void *args[] = {&input, &outputs.values.data, &outputs.scales.data, &tokens, &hidden, &stride};
     launch(session, args, generic);
 
-    uint32_t *words = allocate(scale_out.size);
-    data->written = allocate(out.size);
-    gpu_memory_get(&out, data->written, POISON);
-    gpu_memory_get(&scale_out, words, POISON);
-    gpu_memory_finish(&scale_out);
-    gpu_memory_finish(&out);
-    data->scales = (struct scales){format, words, padded};
+    fetch_outputs(&outputs);
+    data->written = outputs.written;
+    data->scales = (struct scales){format, outputs.words, padded};
     expect_padding(&data->scales, rows, shape->tokens);
     expect_no_groups_past_the_end(data);
     struct fp8_tally tally = for_rows(shape->tokens, judge_row, data);
     expect_right(&tally, shape->tokens * shape->hidden,
                  generic ? "the generic variant" : "its own variant", shape->tokens);
-    free(data->written);
-    free(words);
+    free_outputs(&outputs);
 }
 
 static void check_silu(struct session *session, enum format format, const struct silu *shape)

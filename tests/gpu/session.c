@@ -109,6 +109,13 @@ void session_expect_result(const struct session *session, enum jc_result got, co
     _fail(file, line);
 }
 
+struct jc_kernel_info session_info(struct session *session)
+{
+    struct jc_kernel_info info;
+    jc_kernel_info(session->kernel, &info);
+    return info;
+}
+
 unsigned session_runs(struct session *session)
 {
     gpu_check(gpu.cuStreamSynchronize(session->stream));

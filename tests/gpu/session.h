@@ -53,6 +53,9 @@ void session_expect_result(const struct session *session, enum jc_result got, co
     session_expect(session, \
                    jc_kernel_prepare((session)->kernel, args, &(session)->error), JC_OK, "")
 
+// Of the session's kernel.
+struct jc_kernel_info session_info(struct session *session);
+
 // Waits for the stream; then how often a kernel has run since the last time this was asked. The
 // kernels count it in the first word of `out`, see SESSION_COUNT; of a simulated driver it is the
 // launches that it took, captured ones aside.

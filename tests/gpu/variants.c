@@ -15,13 +15,6 @@
 
 #include "session.h"
 
-static struct jc_kernel_info info_of(struct jc_kernel *kernel)
-{
-    struct jc_kernel_info info;
-    jc_kernel_info(kernel, &info);
-    return info;
-}
-
 // What the session's kernel would launch for these arguments.
 static void resolve(struct session *session, void *const *args, struct jc_launch *launch)
 {
@@ -130,11 +123,11 @@ static void each_facet_reaches_the_variant_that_knows_it(void **state)
             expect_specialization(&launch, calls[i].specialization);
         }
         if (round == 0)
-            variants = info_of(session->kernel).variants;
+            variants = session_info(session).variants;
     }
-    assert_int_equal(info_of(session->kernel).variants, variants);
-    assert_int_equal(info_of(session->kernel).compiles, variants);
-    assert_int_equal(info_of(session->kernel).stand_ins, 0);
+    assert_int_equal(session_info(session).variants, variants);
+    assert_int_equal(session_info(session).compiles, variants);
+    assert_int_equal(session_info(session).stand_ins, 0);
 }
 
 static void a_variant_tells_what_it_is(void **state)
@@ -229,7 +222,7 @@ static void a_less_aligned_pointer_makes_no_variant(void **state)
     session_make(session, pair, NULL);
     session_launch(session, pair_args(&call, session, 0, 16, 16));
     gpu_check(gpu.cuStreamSynchronize(session->stream));
-    struct jc_kernel_info before = info_of(session->kernel);
+    struct jc_kernel_info before = session_info(session);
     gpu_check(gpu.cuMemsetD8_v2(session->out.data, 0, 64));
     gpu_check(gpu.cuCtxSynchronize());
     for (int i = 0; i < 3; i++) {
@@ -240,7 +233,7 @@ static void a_less_aligned_pointer_makes_no_variant(void **state)
     }
     resolve(session, pair_args(&call, session, 4, 16, 32), &launch);
     assert_true(launch.variant->generic);
-    struct jc_kernel_info after = info_of(session->kernel);
+    struct jc_kernel_info after = session_info(session);
     assert_int_equal(after.variants, before.variants);
     assert_int_equal(after.compiles, before.compiles);
     assert_int_equal(after.stand_ins, before.stand_ins + 1);
@@ -283,7 +276,7 @@ static void a_pointer_that_comes_either_way_has_variants_for_both(void **state)
         expect_specialization(&launch, offset % 16 ? "facet.n=div:16\n"
                                                    : "facet.out=align:16\nfacet.n=div:16\n");
     }
-    assert_int_equal(info_of(session->kernel).unaligned, 0);
+    assert_int_equal(session_info(session).unaligned, 0);
 }
 
 static void a_resolved_call_tells_its_workspace(void **state)
@@ -341,7 +334,7 @@ static void the_exact_variant_takes_over_from_its_stand_in(void **state)
         gpu_check(gpu.cuGraphExecDestroy(session_end_capture(session, 0)));
         assert_true(launch.variant->generic);
     }
-    assert_true(info_of(session->kernel).captured_generic > 0);
+    assert_true(session_info(session).captured_generic > 0);
     session_prepare(session, pair_args(&call, session, 0, 16, 16));
     session_begin_capture(session, JC_CU_CAPTURE_GLOBAL);
     resolve(session, pair_args(&call, session, 0, 48, 32), &launch);
@@ -379,7 +372,7 @@ static void policy_fail_makes_nothing_and_says_what_would_have(void **state)
                                         pair_args(&call, session, 0, 16, 5), &session->error),
                        JC_ERROR_NOT_READY, "pair a div");
     assert_int_equal(session_runs(session), 0);
-    struct jc_kernel_info info = info_of(session->kernel);
+    struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.variants, 1);
     assert_int_equal(info.compiles, 1);
     session_prepare(session, pair_args(&call, session, 0, 16, 5));
@@ -456,7 +449,7 @@ static void dispatch_finds_its_cell_at_every_boundary(void **state)
     session_runs(session);
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         expect_tile(session, calls[i].n, calls[i].tile);
-    struct jc_kernel_info info = info_of(session->kernel);
+    struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.variants, 4);
     assert_string_equal(jc_kernel_variant(session->kernel, 0)->specialization,
                         "parameter.TILE=2\n");
@@ -470,7 +463,7 @@ static void a_given_parameter_is_not_dispatched(void **state)
     session_runs(session);
     expect_tile(session, 1, 16);
     expect_tile(session, 100, 16);
-    assert_int_equal(info_of(session->kernel).variants, 1);
+    assert_int_equal(session_info(session).variants, 1);
 }
 
 static const char no_tile_of_8[] =
@@ -489,7 +482,7 @@ static void a_variant_that_does_not_compile_is_stood_in_for(void **state)
         expect_tile(session, 2000, 2);
     assert_int_equal(session->warnings, 1);
     assert_non_null(strstr(session->warning, "tiles"));
-    struct jc_kernel_info info = info_of(session->kernel);
+    struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.failures, 1);
     assert_int_equal(info.stand_ins, 1);
 
@@ -584,7 +577,7 @@ static void threads_that_miss_together_make_each_variant_once(void **state)
     pthread_barrier_destroy(&barrier);
     assert_int_equal(failures, 0);
     assert_int_equal(session_runs(session), THREADS * CALLS);
-    struct jc_kernel_info info = info_of(session->kernel);
+    struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.variants, 5);
     assert_int_equal(info.compiles, 5);
     assert_int_equal(info.loads, 5);
