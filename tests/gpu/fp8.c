@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,13 +34,18 @@ static double value_of(unsigned bits)
     return exponent ? ldexp(8 + fraction, (int) exponent - 10) : ldexp(fraction, -9);
 }
 
-static void complain(struct fp8_tally *tally, const char *what, uint64_t where, double x,
-                     double scale, unsigned got, double expected)
+static void complain(struct fp8_tally *tally, const char *what, uint64_t where,
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void complain(struct fp8_tally *tally, const char *what, uint64_t where,
+                     const char *format, ...)
 {
-    if (tally->wrong++ == 0)
-        snprintf(tally->first, sizeof(tally->first),
-                 "%s %" PRIu64 ": %.9g with scale %g became 0x%02x, expected %g", what, where, x,
-                 scale, got, expected);
+    va_list list;
+    if (tally->wrong++ > 0)
+        return;
+    int used = snprintf(tally->first, sizeof(tally->first), "%s %" PRIu64 ": ", what, where);
+    va_start(list, format);
+    vsnprintf(tally->first + used, sizeof(tally->first) - (size_t) used, format, list);
+    va_end(list);
 }
 
 static void judge_value(struct fp8_tally *tally, double x, double error, unsigned got, double scale,
@@ -55,7 +61,8 @@ static void judge_value(struct fp8_tally *tally, double x, double error, unsigne
     if (neighbour && same_sign && fabs(magnitude - middle) * scale <= error && error > 0)
         tally->ties++;
     else
-        complain(tally, what, where, x, scale, got, value_of(expected));
+        complain(tally, what, where, "%.9g with scale %g became 0x%02x, expected %g", x, scale, got,
+                 value_of(expected));
 }
 
 void fp8_judge(struct fp8_tally *tally, const double *x, const double *error,
@@ -71,7 +78,8 @@ void fp8_judge(struct fp8_tally *tally, const double *x, const double *error,
     tally->values += FP8_GROUP;
     if (scale != scale_for(largest)) {
         if (scale != scale_for(most) && scale != scale_for(least)) {
-            complain(tally, what, where, largest, scale, 0, scale_for(largest));
+            complain(tally, what, where, "the largest is %.9g and the scale %g, expected %g",
+                     largest, scale, scale_for(largest));
             return;
         }
         tally->borders++;
