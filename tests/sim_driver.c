@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +62,17 @@ static struct jc_compiler *create_compiler(const char *nvrtc, struct jc_error *e
     return jc_compiler_create(&params, &compiler, error) == JC_OK ? compiler : NULL;
 }
 
+static bool knows(const struct jc_compiler *compiler, const char *arch)
+{
+    const struct jc_toolchain *toolchain = jc_compiler_toolchain(compiler);
+    int number = atoi(arch + strlen("sm_"));
+    for (size_t i = 0; i < toolchain->num_archs; i++)
+        if (toolchain->archs[i] == number)
+            return true;
+    return false;
+}
+
+// NULL: this NVRTC does not know the architecture.
 static void *compile(const char *nvrtc, const char *arch)
 {
     struct jc_error error;
@@ -75,6 +85,10 @@ static void *compile(const char *nvrtc, const char *arch)
     struct jc_compiler *compiler = create_compiler(nvrtc, &error);
     if (!compiler)
         fail_msg("%s", error.text);
+    if (!knows(compiler, arch)) {
+        jc_compiler_destroy(&compiler);
+        return NULL;
+    }
     assert_int_equal(jc_compiler_submit(compiler, &job, NULL, &error), JC_OK);
     while (jc_compiler_take(compiler, &answer) == JC_ERROR_NOT_FOUND) {
         struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
@@ -336,6 +350,11 @@ static void try_architectures(const char *nvrtc)
         {"sm_90a", "9.0", 0},
         {"sm_90a", "9.1", JC_CU_NO_BINARY_FOR_GPU},
         {"sm_90a", "8.9", JC_CU_NO_BINARY_FOR_GPU},
+        {"sm_100", "10.3", 0},
+        {"sm_100a", "10.0", 0},
+        {"sm_100a", "10.3", JC_CU_NO_BINARY_FOR_GPU},
+        {"sm_120a", "12.0", 0},
+        {"sm_120a", "12.1", JC_CU_NO_BINARY_FOR_GPU},
     };
     void *cubin = NULL;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -343,12 +362,14 @@ static void try_architectures(const char *nvrtc)
             free(cubin);
             cubin = compile(nvrtc, cases[i].arch);
         }
+        if (!cubin)
+            continue;
         start("1", cases[i].capability, "13000");
         int result = sim.cuModuleLoadData(&module, cubin);
         if (result != cases[i].result)
             fail_msg("%s on %s: %d", cases[i].arch, cases[i].capability, result);
         if (result == 0)
-            assert_described(strncmp(cases[i].arch, "sm_9", 4) == 0);
+            assert_described(strncmp(cases[i].arch, "sm_8", 4) != 0);
     }
     free(cubin);
 }
@@ -864,10 +885,15 @@ static void a_graph_is_captured_and_launched(void **state)
 
 // --- waiting, and running out --------------------------------------------------------------------
 
+// As long as that takes; a minute shows that it does not come.
 static void wait_until_blocked(unsigned threads)
 {
-    while (sim.num_blocked(0) < threads)
-        sched_yield();
+    for (int i = 0; i < 60000 && sim.num_blocked(0) < threads; i++)
+        poll(NULL, 0, 1);
+    if (sim.num_blocked(0) < threads) {
+        sim.set_busy(0, false);
+        fail_msg("%u of %u threads wait", sim.num_blocked(0), threads);
+    }
 }
 
 static void a_load_waits_while_busy_and_launches_wait_for_it(void **state)
@@ -1041,7 +1067,7 @@ int main(void)
         fprintf(stderr, "libcuda.so.1 is not the simulated one\n");
         return 1;
     }
-    hopper = compile(NULL, "sm_90a");
+    hopper = compile(NULL, "sm_90a"); // known to every NVRTC that the library takes
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_works_before_it_is_initialized),
         cmocka_unit_test(a_forked_child_cannot_use_what_its_parent_has),

@@ -23,11 +23,11 @@ enum form { FORM_NONE = 1, FORM_BYTE = 2, FORM_HALF = 3, FORM_SIZED = 4 };
 enum attribute {
     MAX_THREADS = 0x05,      // x, y, z
     FRAME_SIZE = 0x11,       // symbol, bytes
-    PARAMETER = 0x17,        // index, ordinal: 16 bits, offset: 16 bits, size: above bit 18
+    PARAMETER = 0x17,        // index, ordinal: 16 bits, offset: 16 bits, size: from bit 18 on
     REGISTERS = 0x2f,        // symbol, count
     TOOLKIT = 0x37,          // 130 for 13.0
     CLUSTER = 0x3d,          // x, y, z
-    WIDE_PARAMETER = 0x45,   // index, ordinal: 16 bits, offset: 16 bits, size
+    WIDE_PARAMETER = 0x45,   // index, ordinal: 16 bits, offset: 16 bits, size: 24 bits
 };
 enum { COMPAT_ONLY_THIS = 0x09 };
 
@@ -216,7 +216,8 @@ static bool read_function_attributes(const struct file *file, struct image *imag
         if (is_attribute(&attributes, PARAMETER, 3, words))
             sound = set_parameter(function, words[1] & 0xffff, words[1] >> 16, words[2] >> 18);
         else if (is_attribute(&attributes, WIDE_PARAMETER, 3, words))
-            sound = set_parameter(function, words[1] & 0xffff, words[1] >> 16, words[2]);
+            sound = set_parameter(function, words[1] & 0xffff, words[1] >> 16,
+                                  words[2] & 0xffffff);
         else if (is_attribute(&attributes, MAX_THREADS, 3, words))
             function->max_threads = words[0] * words[1] * words[2];
         else if (is_attribute(&attributes, CLUSTER, 3, words))
