@@ -560,6 +560,37 @@ static void a_table_finds_everything_while_it_grows(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
+static void a_stand_in_whose_derived_arguments_have_no_value_launches_nothing(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\nparameters:\n  - {name: TILE, dispatch: [{when: n <= 64, value: 64},"
+        " {value: 1024}]}\narguments:\n  - {name: p, type: f32*}\n"
+        "  - {name: n, type: i32, facets: []}\n"
+        "  - {name: tiles, type: u8, derive: 'ceildiv(n, TILE)', facets: []}\n"
+        "fallback: {TILE: 1}\nlaunch: {grid: [tiles], block: 32}\n*/\n#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(float *p, int n, unsigned char tiles)\n"
+        "{ JC_FACT(p); p[n] = JC_PARAM(TILE); }\n";
+    struct jc_template *tmpl = make_template(text);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    const void *p = (const void *) (uintptr_t) SLICE;
+    int n = 1000;
+    void *args[] = {&p, &n};
+    struct jc_launch launched;
+    struct jc_error error;
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(JC_ERROR_EXPRESSION,
+                         jc_kernel_resolve(kernel, NULL, args, &launched, &error));
+        assert_int_equal(JC_ERROR_EXPRESSION, jc_kernel_launch(kernel, NULL, args, &error));
+        assert_non_null(strstr(error.text, "'ceildiv(n, TILE)' is 1000, which does not fit in u8"));
+    }
+    assert_int_equal(0, sim.num_launches());
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, args, &error));
+    launch(kernel, args);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
 {
     const struct CMUnitTest tests[] = {
         TEST(each_call_gets_the_variant_for_its_facts_and_cell),
@@ -581,3 +612,4 @@ int main(void)
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),

@@ -365,6 +365,30 @@ static enum jc_result refuse_computed(const struct jc_scheme *scheme,
 
 enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
                                 struct jc_error *error)
+// The call can be read, and yet there is nothing to launch: with the fallback parameters, of the
+// variant that was to stand in, a derived argument has no value.
+static enum jc_result refuse_fallback(const struct jc_scheme *scheme, struct jc_call *call,
+                                      struct jc_error *error)
+{
+    const struct jc_template *tmpl = scheme->tmpl;
+    struct jc_error why = {"no loaded variant is right for it"};
+    for (size_t i = 0; i < scheme->num_computed; i++) {
+        const struct jc_computed *computed = &scheme->computed[i];
+        if (computed->cases) {
+            const struct jc_parameter *parameter =
+                &tmpl->parameters[computed->slot - tmpl->num_arguments];
+            if (parameter->kind != JC_PARAMETER_TYPE)
+                call->slots[computed->slot] = jc_parameter_number(parameter, parameter->fallback);
+        } else if (!jc_computed_derive(computed, call)) {
+            refuse_computed(scheme, computed, call, &why);
+            break;
+        }
+    }
+    return jc_fail(error, JC_ERROR_EXPRESSION, "%s: the call's own variant is not loaded, and the"
+                   " generic one cannot serve it: %s; choose a fallback with which the derived"
+                   " arguments can be computed, or prepare the variant", tmpl->name, why.text);
+}
+
 {
     const struct jc_template *tmpl = scheme->tmpl;
     struct jc_call call;
@@ -390,7 +414,7 @@ enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *arg
         if (!good)
             return refuse_computed(scheme, computed, &call, error);
     }
-    return JC_OK;
+    return refuse_fallback(scheme, &call, error);
 }
 
 // --- words and specializations -------------------------------------------------------------------
