@@ -353,24 +353,54 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
     return result;
 }
 
+// A plan takes pointers for aligned ones that are not null, or of one with `align: either` tries
+// what it may be. Of a bound one it is known. False: it is tried once more.
+static bool correct_pointers(const struct jc_kernel *kernel, const struct jc_specialization *of,
+                             struct jc_wanted *wanted)
+{
+    const int64_t aligned = INT64_C(1) << 32; // as much as any facet asks for
+    const struct jc_template *tmpl = kernel->tmpl;
+    wanted->specialization = (struct jc_specialization){tmpl, of->parameters, wanted->facets};
+    for (size_t i = 0; i < tmpl->num_arguments; i++) {
+        const struct jc_argument *argument = &tmpl->arguments[i];
+        wanted->facets[i] = of->facets[i];
+        if (argument->type.type_class != JC_CLASS_POINTER || !kernel->scheme.known.is_known[i])
+            continue;
+        struct jc_facet first = jc_argument_facet(argument, aligned, false);
+        if (of->facets[i].kind != first.kind || of->facets[i].n != first.n)
+            return false;
+        wanted->facets[i] =
+            jc_argument_facet(argument, kernel->scheme.known.numbers[i], false);
+    }
+    return true;
+}
+
 static enum jc_result warm(struct jc_kernel *kernel, const struct jc_plan *plan,
                            struct jc_warmup_report *report, struct jc_error *error)
 {
     enum jc_result first_failure = JC_OK;
-    jc_plan_variants(plan, &report->planned);
-    for (size_t i = 0; i < report->planned; i++) {
+    bool reaches_generic = false;
+    for (size_t i = 0; i < jc_plan_num_reached(plan); i++) {
+        struct jc_wanted wanted;
         const struct jc_variant *variant;
+        if (!correct_pointers(kernel, jc_plan_specialization(plan, i), &wanted))
+            continue;
+        report->planned++;
         pthread_mutex_lock(&kernel->making);
         uint64_t compiles = kernel->counts.compiles;
-        enum jc_result result = jc_kernel_make(kernel, jc_plan_specialization(plan, i), &variant,
+        enum jc_result result = jc_kernel_make(kernel, &wanted.specialization, &variant,
                                                first_failure == JC_OK ? error : NULL);
         report->compiled += kernel->counts.compiles - compiles;
         pthread_mutex_unlock(&kernel->making);
         report->loaded += result == JC_OK;
         report->failed += result != JC_OK;
+        reaches_generic |= result == JC_OK && variant->info.generic;
         if (first_failure == JC_OK)
             first_failure = result;
     }
+    // Where no call reaches it, it was loaded with the kernel nevertheless.
+    report->planned += !reaches_generic;
+    report->loaded += !reaches_generic;
     return first_failure;
 }
 

@@ -111,9 +111,10 @@ static enum jc_result take_parameters(struct jc_scheme *scheme, const char *cons
     return JC_OK;
 }
 
-// Copies the value of an argument that is the same for all calls, and remembers it as known.
+// Copies the value of an argument that is the same for all calls, and remembers it as known. What
+// nothing reads may be any bits.
 static enum jc_result keep_constant(struct jc_scheme *scheme, size_t index, const void *value,
-                                    struct jc_error *error)
+                                    bool is_used, struct jc_error *error)
 {
     const struct jc_argument *argument = &scheme->tmpl->arguments[index];
     void *copy = jc_arena_alloc(&scheme->arena, 1, argument->type.bytes);
@@ -124,8 +125,9 @@ static enum jc_result keep_constant(struct jc_scheme *scheme, size_t index, cons
     scheme->constant[scheme->num_constant++] = (uint16_t) index;
     if (!is_number(&argument->type))
         return JC_OK;
-    scheme->known.is_known[index] = true;
-    if (!jc_read_value(width_of(&argument->type), copy, &scheme->known.numbers[index]))
+    scheme->known.is_known[index] =
+        jc_read_value(width_of(&argument->type), copy, &scheme->known.numbers[index]);
+    if (!scheme->known.is_known[index] && is_used)
         return jc_fail(error, JC_ERROR_EXPRESSION, "%s: argument '%s' is bound to a number above"
                        " 2^63 - 1, with which nothing can be computed", scheme->tmpl->name,
                        argument->name);
@@ -141,7 +143,7 @@ static enum jc_result take_arguments(struct jc_scheme *scheme, const void *const
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &tmpl->arguments[i];
         if (bound[i]) {
-            enum jc_result result = keep_constant(scheme, i, bound[i], error);
+            enum jc_result result = keep_constant(scheme, i, bound[i], used[i], error);
             if (result != JC_OK)
                 return result;
         } else if (!argument->derive) {
@@ -187,7 +189,7 @@ static enum jc_result add_derived(struct jc_scheme *scheme, unsigned slot, struc
     }
     if (value < computed->min || value > computed->max)
         return refuse_width(scheme, slot, value, error);
-    return keep_constant(scheme, slot, &value, error);
+    return keep_constant(scheme, slot, &value, true, error);
 }
 
 // The case with a value, of two the first, which stands for both; num_dispatch where none has it.
@@ -363,8 +365,6 @@ static enum jc_result refuse_computed(const struct jc_scheme *scheme,
     return JC_OK;
 }
 
-enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
-                                struct jc_error *error)
 // The call can be read, and yet there is nothing to launch: with the fallback parameters, of the
 // variant that was to stand in, a derived argument has no value.
 static enum jc_result refuse_fallback(const struct jc_scheme *scheme, struct jc_call *call,
@@ -389,6 +389,8 @@ static enum jc_result refuse_fallback(const struct jc_scheme *scheme, struct jc_
                    " arguments can be computed, or prepare the variant", tmpl->name, why.text);
 }
 
+enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
+                                struct jc_error *error)
 {
     const struct jc_template *tmpl = scheme->tmpl;
     struct jc_call call;
