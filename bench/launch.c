@@ -1,7 +1,9 @@
 // What a launch through the library costs beside a bare one, cuLaunchKernelEx with everything
 // prepared. Blocks of launches alternate: bare, through the library, and bare again, which shows
 // how far two equal things differ on this machine. Kernels have 8 arguments; the count that grid,
-// facets and dispatch read takes four values in turn, on all sides.
+// facets and dispatch read takes four values in turn, on all sides: the bare launches take the
+// same functions and the same grids in the same order, since another function than the one before
+// costs the driver more.
 //
 //   bench-launch [--json]
 //
@@ -93,8 +95,9 @@ struct bench {
     struct session *session;
     struct jc_template *tmpl;
     struct jc_kernel *kernel;
-    struct jc_cu_launch_config config; // of the bare launches
-    CUfunction function;
+    // Of the bare launches, for each count.
+    struct jc_cu_launch_config configs[NUM_COUNTS];
+    CUfunction functions[NUM_COUNTS];
 };
 
 static void init_call(struct call *call, bool derived)
@@ -130,10 +133,10 @@ static void init_bench(struct bench *bench, struct session *session,
         if (jc_kernel_prepare(bench->kernel, call.args, &error) ||
             jc_kernel_resolve(bench->kernel, NULL, call.args, &resolved, &error))
             bench_stop(launch->name, error.text);
+        bench->functions[i] = resolved.function;
+        memcpy(bench->configs[i].grid, resolved.grid, sizeof(resolved.grid));
+        memcpy(bench->configs[i].block, resolved.block, sizeof(resolved.block));
     }
-    bench->function = resolved.function;
-    memcpy(bench->config.grid, resolved.grid, sizeof(resolved.grid));
-    memcpy(bench->config.block, resolved.block, sizeof(resolved.block));
 }
 
 static void finish_bench(struct bench *bench)
@@ -151,7 +154,8 @@ __attribute__((noinline)) static int bare_block(const struct bench *bench, struc
     int failed = 0;
     for (size_t i = 0; i < launches; i++) {
         call->n = counts[i % NUM_COUNTS];
-        failed |= bench->session->cuLaunchKernelEx(&bench->config, bench->function,
+        failed |= bench->session->cuLaunchKernelEx(&bench->configs[i % NUM_COUNTS],
+                                                   bench->functions[i % NUM_COUNTS],
                                                    call->bare_args, NULL);
     }
     return failed;
