@@ -176,6 +176,7 @@ enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolch
 {
     if (!context || !info)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "info" : "context");
+    int saved = errno;
     pthread_mutex_lock(&context->lock);
     enum jc_result result = jc_context_need_compiler(context, error);
     if (result == JC_OK)
@@ -197,6 +198,7 @@ enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolch
         };
     }
     pthread_mutex_unlock(&context->lock);
+    errno = saved;
     return result;
 }
 
@@ -207,12 +209,14 @@ enum jc_result jc_context_arch(struct jc_context *context, const struct jc_templ
     if (!context || !capability || !arch)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL",
                        !context ? "context" : !capability ? "capability" : "arch");
+    int saved = errno;
     pthread_mutex_lock(&context->lock);
     enum jc_result result = jc_context_need_compiler(context, error);
     if (result == JC_OK)
         result = jc_toolchain_arch(jc_compiler_toolchain(context->compiler), tmpl && tmpl->portable,
                                    capability, arch, error);
     pthread_mutex_unlock(&context->lock);
+    errno = saved;
     return result;
 }
 

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,6 +265,7 @@ enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_pl
     if (result != JC_OK)
         return result;
 
+    int saved = errno;
     uint64_t start_ns = jc_now_ns();
     struct prewarm prewarm = {
         .context = context, .plan = plan, .tmpl = jc_plan_template(plan), .params = &params,
@@ -282,5 +284,6 @@ enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_pl
     jc_source_finish(&prewarm.source);
     free(prewarm.archs);
     report->elapsed_ns = jc_now_ns() - start_ns;
+    errno = saved;
     return result;
 }

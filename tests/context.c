@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -756,6 +757,28 @@ static void the_toolchain_is_described(void **state)
     close_all(&f);
 }
 
+static void calls_that_need_the_compiler_leave_errno_alone(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    struct jc_toolchain_info info;
+    char arch[JC_ARCH_SIZE];
+    open_context(&f, jc_context_params());
+    open_four(&f, "here");
+    errno = E2BIG;
+    // The first one to need it starts the worker.
+    assert_int_equal(jc_context_toolchain(f.context, &info, NULL), JC_OK);
+    assert_int_equal(errno, E2BIG);
+    assert_int_equal(prewarm_with(&f, (struct jc_prewarm_params){0}), JC_OK);
+    assert_int_equal(errno, E2BIG);
+    close_all(&f);
+    open_context(&f, jc_context_params());
+    errno = E2BIG;
+    assert_int_equal(jc_context_arch(f.context, NULL, "9.0", arch, NULL), JC_OK);
+    assert_int_equal(errno, E2BIG);
+    close_all(&f);
+}
+
 static void a_forked_child_compiles_with_a_worker_of_its_own(void **state)
 {
     (void) state;
@@ -929,6 +952,7 @@ int main(void)
         IN_A_FOLDER(missing_toolkit_headers_matter_where_they_are_needed),
         IN_A_FOLDER(a_cache_that_cannot_be_written_serves_hits_alone),
         IN_A_FOLDER(the_toolchain_is_described),
+        IN_A_FOLDER(calls_that_need_the_compiler_leave_errno_alone),
         IN_A_FOLDER(a_forked_child_compiles_with_a_worker_of_its_own),
         IN_A_FOLDER(threads_that_share_a_context_share_the_work),
         IN_A_FOLDER(wrong_settings_are_named),

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -591,6 +592,33 @@ static void a_stand_in_whose_derived_arguments_have_no_value_launches_nothing(vo
     jc_template_destroy(&tmpl);
 }
 
+static void calls_that_compile_and_load_leave_errno_alone(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = NULL;
+    struct jc_launch launched;
+    struct gemm_args a;
+    errno = E2BIG;
+    assert_int_equal(JC_OK, jc_kernel_create(device, tmpl, NULL, &kernel, NULL));
+    assert_int_equal(E2BIG, errno);
+    gemm_args_init(&a, ALIGNED, 1, 64);
+    assert_int_equal(JC_OK, jc_kernel_launch(kernel, NULL, a.args, NULL));
+    assert_int_equal(E2BIG, errno);
+    gemm_args_init(&a, ALIGNED, 1, 1);
+    assert_int_equal(JC_OK, jc_kernel_resolve(kernel, NULL, a.args, &launched, NULL));
+    assert_int_equal(E2BIG, errno);
+    gemm_args_init(&a, ALIGNED, 1, 3);
+    assert_int_equal(JC_OK, jc_kernel_prepare(kernel, a.args, NULL));
+    assert_int_equal(E2BIG, errno);
+    assert_int_equal(JC_OK, jc_kernel_warmup(kernel, NULL, NULL));
+    assert_int_equal(E2BIG, errno);
+    assert_int_equal(6, info_of(kernel).compiles);
+    jc_kernel_destroy(&kernel);
+    assert_int_equal(E2BIG, errno);
+    jc_template_destroy(&tmpl);
+}
+
 // --- threads -------------------------------------------------------------------------------------
 
 struct crowd {
@@ -678,6 +706,7 @@ int main(void)
         TEST(a_wrong_kernel_says_what_to_write),
         TEST(a_wrong_call_launches_nothing),
         TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),
+        TEST(calls_that_compile_and_load_leave_errno_alone),
         TEST(threads_that_miss_together_make_each_variant_once),
         TEST(a_table_finds_everything_while_it_grows),
     };

@@ -1,5 +1,6 @@
 #include "kernel.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,7 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
     *out = find(kernel, of);
     if (*out)
         return JC_OK;
+    int saved = errno;
     struct jc_variant *variant = NULL;
     enum jc_result result = jc_variant_create(kernel, of, &variant, error);
     if (result == JC_OK)
@@ -124,6 +126,7 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
         pthread_mutex_unlock(&kernel->lock);
     }
     *out = variant;
+    errno = saved;
     return result;
 }
 
@@ -300,6 +303,7 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
     struct jc_kernel *kernel = calloc(1, sizeof(*kernel));
     if (!kernel)
         return jc_fail_memory(error);
+    int saved = errno;
     kernel->device = device;
     kernel->tmpl = tmpl;
     kernel->policy = params.policy;
@@ -311,6 +315,7 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         *out = kernel;
     else
         jc_kernel_destroy(&kernel);
+    errno = saved;
     return result;
 }
 
