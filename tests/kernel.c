@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <jitcache/jitcache.h>
 
@@ -592,6 +594,59 @@ static void a_stand_in_whose_derived_arguments_have_no_value_launches_nothing(vo
     jc_template_destroy(&tmpl);
 }
 
+// In a forked child; the number says what went wrong.
+static int use_after_fork(struct jc_template *tmpl, struct jc_kernel *kernel)
+{
+    struct jc_kernel *other;
+    struct jc_warmup_report report;
+    struct jc_launch launched;
+    struct jc_error error;
+    struct gemm_args a;
+    alarm(60); // a child that hangs is one that fails
+    if (jc_kernel_create(device, tmpl, NULL, &other, &error) != JC_ERROR_DRIVER || other ||
+        !strstr(error.text, "this process was forked"))
+        return 1;
+    if (jc_kernel_warmup(kernel, &report, &error) != JC_ERROR_DRIVER || report.compiled > 0)
+        return 2;
+    gemm_args_init(&a, ALIGNED, 1, 64);
+    if (jc_kernel_prepare(kernel, a.args, &error) != JC_ERROR_DRIVER)
+        return 3;
+    if (jc_kernel_resolve(kernel, NULL, a.args, &launched, &error) != JC_ERROR_DRIVER)
+        return 4;
+    gemm_args_init(&a, ALIGNED, 100, 64);
+    if (jc_kernel_launch(kernel, NULL, a.args, &error) != JC_ERROR_DRIVER ||
+        !strstr(error.text, "this process was forked"))
+        return 5;
+    jc_kernel_destroy(&kernel);
+    jc_context_destroy(&context);
+    return 0;
+}
+
+static void a_forked_child_is_told_whatever_the_parent_was_at(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct gemm_args a;
+    gemm_args_init(&a, ALIGNED, 100, 64);
+    launch(kernel, a.args);
+    // As of a thread that makes a variant.
+    pthread_mutex_lock(&kernel->making);
+    pthread_mutex_lock(&context->lock);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(use_after_fork(tmpl, kernel));
+    pthread_mutex_unlock(&context->lock);
+    pthread_mutex_unlock(&kernel->making);
+    int status;
+    assert_int_equal(child, waitpid(child, &status, 0));
+    if (status != 0)
+        fail_msg("the child ended with status 0x%x", (unsigned) status);
+    launch(kernel, a.args);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
 static void calls_that_compile_and_load_leave_errno_alone(void **state)
 {
     (void) state;
@@ -706,6 +761,7 @@ int main(void)
         TEST(a_wrong_kernel_says_what_to_write),
         TEST(a_wrong_call_launches_nothing),
         TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),
+        TEST(a_forked_child_is_told_whatever_the_parent_was_at),
         TEST(calls_that_compile_and_load_leave_errno_alone),
         TEST(threads_that_miss_together_make_each_variant_once),
         TEST(a_table_finds_everything_while_it_grows),

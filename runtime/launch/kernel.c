@@ -298,6 +298,8 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         jc_params_copy(&params, sizeof(params), given, "jc_kernel_params", error);
     if (result == JC_OK)
         result = check_params(&params, error);
+    if (result == JC_OK)
+        result = jc_driver_check_process(device->driver, error);
     if (result != JC_OK)
         return result;
     struct jc_kernel *kernel = calloc(1, sizeof(*kernel));
@@ -347,13 +349,17 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
     struct jc_call call;
     if (!kernel || !args)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", kernel ? "args" : "kernel");
+    // In a forked child another thread of the parent may hold what is locked below, for good.
+    enum jc_result result = jc_driver_check_process(kernel->device->driver, error);
+    if (result != JC_OK)
+        return result;
     if (!jc_scheme_read(&kernel->scheme, args, &call))
         return jc_scheme_refuse(&kernel->scheme, args, error);
     struct jc_wanted wanted;
     const struct jc_variant *variant;
     jc_kernel_want(kernel, call.words, &wanted);
     pthread_mutex_lock(&kernel->making);
-    enum jc_result result = jc_kernel_make(kernel, &wanted.specialization, &variant, error);
+    result = jc_kernel_make(kernel, &wanted.specialization, &variant, error);
     pthread_mutex_unlock(&kernel->making);
     return result;
 }
@@ -417,9 +423,12 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
     *report = (struct jc_warmup_report){0};
     if (!kernel)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "kernel: NULL");
+    enum jc_result result = jc_driver_check_process(kernel->device->driver, error);
+    if (result != JC_OK)
+        return result;
     uint64_t start_ns = jc_now_ns();
     struct jc_plan *plan;
-    enum jc_result result = jc_plan_create(
+    result = jc_plan_create(
         kernel->tmpl, jc_plan_params(.parameters = kernel->parameters,
                                      .num_parameters = kernel->num_parameters,
                                      .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
