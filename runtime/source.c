@@ -7,6 +7,7 @@
 
 #include "cache/report.h"
 #include "outcome.h"
+#include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
 #include "runtime/template/description.h"
 #include "runtime/template/frontmatter.h"
@@ -250,6 +251,9 @@ static enum jc_result take_record(struct errand *errand)
     obtained->symbol = obtained->symbol_copy = strndup(symbol, size);
     if (!obtained->symbol)
         return jc_fail_memory(errand->error);
+    // The driver takes machine code without a size, and reads as far as that says.
+    if (!jc_cubin_defines(record->payload, record->payload_size, obtained->symbol))
+        return JC_ERROR_NOT_FOUND;
     obtained->cubin = record->payload;
     obtained->cubin_size = record->payload_size;
     return JC_OK;
