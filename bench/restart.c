@@ -70,19 +70,25 @@ enum { ONE_TOTAL, ONE_VARIANT, MANY_TOTAL, MANY_VARIANT, OPEN, NUM_FIGURES };
 
 // --- filling the cache ---------------------------------------------------------------------------
 
+static bool stop_at_failure(void *user, const struct jc_prewarm_event *event)
+{
+    (void) user;
+    if (event->outcome == JC_PREWARM_FAILED)
+        bench_stop("filling the cache", event->message);
+    return true;
+}
+
 static void compile(struct jc_context *context, const char *arch, const struct jc_template *tmpl,
                     const struct jc_plan_params *params)
 {
     struct jc_plan *plan;
     struct jc_error error;
-    struct jc_prewarm_report report;
     if (jc_plan_create(tmpl, params, &plan, &error) ||
         jc_context_prewarm(context, plan,
-                           jc_prewarm_params(.capabilities = &arch, .num_capabilities = 1),
-                           &report, &error))
+                           jc_prewarm_params(.capabilities = &arch, .num_capabilities = 1,
+                                             .progress = stop_at_failure),
+                           NULL, &error))
         bench_stop("filling the cache", error.text);
-    if (report.failed)
-        bench_stop("filling the cache", "a variant does not compile");
     jc_plan_destroy(&plan);
 }
 
