@@ -393,6 +393,26 @@ static void a_variant_is_loaded_once(void **state)
     assert_int_equal(sim.num_calls("cuFuncLoad"), 2);
 }
 
+static void among_many_modules_each_is_found_again(void **state)
+{
+    (void) state;
+    struct jc_device *device = device_of(0);
+    struct jc_module_params params = params_of(&plain);
+    const struct jc_module *modules[100];
+    // Keys of which some share their first bytes, as those of no two records do.
+    for (size_t i = 0; i < 100; i++) {
+        params.key = (struct jc_key){{(uint8_t) (i / 4), [15] = (uint8_t) i}};
+        modules[i] = loads(device, &params);
+        assert_true(fresh);
+    }
+    for (size_t i = 0; i < 100; i++) {
+        params.key = (struct jc_key){{(uint8_t) (i / 4), [15] = (uint8_t) i}};
+        assert_ptr_equal(loads(device, &params), modules[i]);
+        assert_false(fresh);
+    }
+    assert_int_equal(counted().loads[0], 100);
+}
+
 static void every_device_has_modules_of_its_own(void **state)
 {
     (void) state;
@@ -834,6 +854,7 @@ int main(void)
         TEST(a_context_that_does_not_fit_is_tried_again),
         TEST(a_device_that_fails_to_answer_is_an_error),
         TEST(a_variant_is_loaded_once),
+        TEST(among_many_modules_each_is_found_again),
         TEST(every_device_has_modules_of_its_own),
         TEST(a_load_leaves_the_thread_as_it_was),
         TEST(a_load_spoils_no_capture),

@@ -11,6 +11,8 @@
 #include "cache/report.h"
 #include "runtime/context.h"
 
+#define FIRST_SLOTS 16
+
 // --- what a device is ----------------------------------------------------------------------------
 
 // One attribute and where it goes, an int of four bytes in each case.
@@ -184,6 +186,7 @@ static void free_modules(struct jc_device *device, bool unload)
         free(module);
     }
     device->modules = NULL;
+    free(device->slots);
 }
 
 void jc_device_destroy(struct jc_device **out)
@@ -213,14 +216,55 @@ static bool is_same(const struct jc_module *module, const struct jc_module_param
         && strcmp(module->symbol, params->symbol) == 0;
 }
 
+// A key is a hash already.
+static struct jc_module **slot_of(const struct jc_device *device, const struct jc_key *key)
+{
+    uint64_t hash;
+    memcpy(&hash, key->bytes, sizeof(hash));
+    return &device->slots[hash % device->num_slots];
+}
+
 // The newest, which allows the most.
 static const struct jc_module *find(const struct jc_device *device,
                                     const struct jc_module_params *params)
 {
-    const struct jc_module *module = device->modules;
+    const struct jc_module *module =
+        device->num_slots > 0 ? *slot_of(device, &params->key) : NULL;
     while (module && !is_same(module, params))
-        module = module->next;
+        module = module->next_in_slot;
     return module;
+}
+
+// Makes room in the slots for one more.
+static bool reserve_slot(struct jc_device *device)
+{
+    if (device->num_modules < device->num_slots)
+        return true;
+    size_t count = device->num_slots > 0 ? 2 * device->num_slots : FIRST_SLOTS;
+    struct jc_module **slots = calloc(count, sizeof(struct jc_module *));
+    if (!slots)
+        return false;
+    free(device->slots);
+    device->slots = slots;
+    device->num_slots = count;
+    for (struct jc_module *module = device->modules; module; module = module->next) {
+        struct jc_module **end = slot_of(device, &module->key);
+        while (*end)
+            end = &(*end)->next_in_slot;
+        module->next_in_slot = NULL;
+        *end = module;
+    }
+    return true;
+}
+
+static void keep_module(struct jc_device *device, struct jc_module *module)
+{
+    struct jc_module **slot = slot_of(device, &module->key);
+    module->next = device->modules;
+    device->modules = module;
+    module->next_in_slot = *slot;
+    *slot = module;
+    device->num_modules++;
 }
 
 // The driver wants memory, for the code or for what goes with it.
@@ -415,7 +459,7 @@ static enum jc_result add_module(struct jc_device *device, const struct jc_modul
         return jc_fail_memory(error);
     module->key = params->key;
     module->symbol = strdup(params->symbol);
-    if (!module->symbol) {
+    if (!module->symbol || !reserve_slot(device)) {
         result = jc_fail_memory(error);
         goto free_module;
     }
@@ -432,8 +476,7 @@ static enum jc_result add_module(struct jc_device *device, const struct jc_modul
     if (result != JC_OK)
         goto free_module;
 
-    module->next = device->modules;
-    device->modules = module;
+    keep_module(device, module);
     *out = module;
     return JC_OK;
 

@@ -13,7 +13,8 @@
 // A variant that is loaded: its function taken, its attributes set. Immutable; it stays until the
 // context is destroyed, since an unload can spoil another thread's capture.
 struct jc_module {
-    struct jc_module *next;
+    struct jc_module *next; // the one that was loaded before it
+    struct jc_module *next_in_slot;
     struct jc_key key;
     char *symbol;
     CUmodule module; // NULL where another one keeps the code
@@ -39,7 +40,8 @@ struct jc_device {
     bool cooperative; // cooperative launches
 
     pthread_mutex_t lock; // guards the modules; held while one is loaded
-    struct jc_module *modules;
+    struct jc_module *modules, **slots; // all of them, and by key; the newest first in both
+    size_t num_modules, num_slots;
 };
 
 // What a variant is, and what its launches may ask for.

@@ -19,10 +19,16 @@ const char *jc_kernel_arch(const struct jc_kernel *kernel)
 
 // --- making a variant ----------------------------------------------------------------------------
 
+// One that calls can want stands in the table, and the others are few.
 static const struct jc_variant *find(struct jc_kernel *kernel, const struct jc_specialization *of)
 {
+    uint64_t words[JC_MAX_WORDS];
+    bool wanted = jc_scheme_words(&kernel->scheme, of, words);
     pthread_mutex_lock(&kernel->lock);
-    const struct jc_variant *variant = kernel->variants;
+    const struct jc_entry *entry = wanted ? jc_table_find(&kernel->table, words) : NULL;
+    const struct jc_variant *variant = wanted ? NULL : kernel->variants;
+    if (entry && !entry->stands_in)
+        variant = entry->variant;
     while (variant && !jc_specialization_same(&variant->specialization, of))
         variant = variant->next;
     pthread_mutex_unlock(&kernel->lock);
@@ -85,7 +91,8 @@ static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
         kernel->end = &variant->next;
         kernel->counts.variants++;
         // Out of memory leaves a stand-in where it is, which is right too.
-        jc_table_visit_stand_ins(&kernel->table, reconsider, kernel);
+        if (kernel->counts.stand_ins > 0)
+            jc_table_visit_stand_ins(&kernel->table, reconsider, kernel);
     }
     pthread_mutex_unlock(&kernel->lock);
     return result;
