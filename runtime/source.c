@@ -14,29 +14,14 @@
 
 // --- reading -------------------------------------------------------------------------------------
 
-// What jc_toolchain_same compares.
-static enum jc_result toolchain_key(const struct jc_toolchain *toolchain, struct jc_key *key,
-                                    struct jc_error *error)
-{
-    struct jc_buffer text = {0};
-    jc_buffer_print(&text, "%d.%d\n%s\n%s\n%s\n%d %d\n", toolchain->major, toolchain->minor,
-                    toolchain->build, toolchain->append_flags, toolchain->include,
-                    toolchain->random_seed, toolchain->resource_usage);
-    if (!text.failed)
-        *key = jc_key_of(text.data, text.size);
-    enum jc_result result = text.failed ? jc_fail_memory(error) : JC_OK;
-    jc_buffer_finish(&text);
-    return result;
-}
-
 enum jc_result jc_source_read(struct jc_source *source, struct jc_context *context,
                               const struct jc_template *tmpl, struct jc_error *error)
 {
-    *source = (struct jc_source){.context = context, .tmpl = tmpl};
     const struct jc_toolchain *toolchain = jc_compiler_toolchain(context->compiler);
-    enum jc_result result = toolchain_key(toolchain, &source->toolchain, error);
-    if (result == JC_OK)
-        result = jc_includes_follow(context->includes, tmpl, toolchain, &source->closure, error);
+    *source = (struct jc_source){
+        .context = context, .tmpl = tmpl, .toolchain = toolchain->identity};
+    enum jc_result result =
+        jc_includes_follow(context->includes, tmpl, toolchain, &source->closure, error);
     if (result != JC_OK)
         *source = (struct jc_source){0};
     return result;
@@ -225,11 +210,9 @@ static enum jc_result fail_with(struct jc_error *error, enum jc_result result,
 
 static enum jc_result check_toolchain(const struct jc_source *source, struct jc_error *error)
 {
-    struct jc_key key;
-    enum jc_result result =
-        toolchain_key(jc_compiler_toolchain(source->context->compiler), &key, error);
-    if (result != JC_OK || memcmp(&key, &source->toolchain, sizeof(key)) == 0)
-        return result;
+    const struct jc_toolchain *now = jc_compiler_toolchain(source->context->compiler);
+    if (memcmp(&now->identity, &source->toolchain, sizeof(now->identity)) == 0)
+        return JC_OK;
     return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s: NVRTC or its settings changed since the"
                    " template's headers were read; make the kernel again", source->tmpl->name);
 }

@@ -45,16 +45,24 @@ void jc_buffer_string(struct jc_buffer *buffer, const char *string)
 
 void jc_buffer_print(struct jc_buffer *buffer, const char *format, ...)
 {
+    // Mostly there is room, and once is enough.
+    size_t room = buffer->failed ? 0 : buffer->capacity - buffer->size;
+    char *end = room > 0 ? buffer->data + buffer->size : NULL;
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
+    int length = vsnprintf(end, room, format, args);
     va_end(args);
-    if (length < 0) {
-        buffer->failed = true;
-    } else if (reserve(buffer, (size_t) length)) {
-        vsnprintf(buffer->data + buffer->size, (size_t) length + 1, format, again);
+    if (length >= 0 && (size_t) length < room) {
         buffer->size += (size_t) length;
+    } else {
+        if (end)
+            *end = '\0';
+        if (length < 0)
+            buffer->failed = true;
+        else if (reserve(buffer, (size_t) length))
+            buffer->size += (size_t) vsnprintf(buffer->data + buffer->size, (size_t) length + 1,
+                                               format, again);
     }
     va_end(again);
 }

@@ -59,6 +59,19 @@ static int *read_archs(struct jc_reader *reader, size_t *count)
     return archs;
 }
 
+static bool identify(struct jc_toolchain *toolchain)
+{
+    struct jc_buffer text = {0};
+    jc_buffer_print(&text, "%d.%d\n%s\n%s\n%s\n%d %d\n", toolchain->major, toolchain->minor,
+                    toolchain->build, toolchain->append_flags, toolchain->include,
+                    toolchain->random_seed, toolchain->resource_usage);
+    bool made = !text.failed;
+    if (made)
+        toolchain->identity = jc_key_of(text.data, text.size);
+    jc_buffer_finish(&text);
+    return made;
+}
+
 enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain *toolchain)
 {
     *toolchain = (struct jc_toolchain){0};
@@ -77,7 +90,7 @@ enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain
     toolchain->random_seed = read_int(reader, 1);
     toolchain->resource_usage = read_int(reader, 1);
     toolchain->tried = jc_reader_copy(reader);
-    if (!reader->failed && toolchain->archs)
+    if (!reader->failed && toolchain->archs && identify(toolchain))
         return JC_OK;
     jc_toolchain_finish(toolchain);
     return JC_ERROR_CORRUPT;

@@ -4,6 +4,7 @@
 #ifndef JC_TOOLCHAIN_H
 #define JC_TOOLCHAIN_H
 
+#include <jitcache/cache.h>
 #include <jitcache/context.h>
 
 #include "buffer.h"
@@ -27,6 +28,7 @@ struct jc_toolchain {
     bool random_seed;   // --frandom-seed is known
     bool resource_usage; // --ptxas-options=-v is known
     char *tried; // where NVRTC and the headers were looked for, a line each
+    struct jc_key identity; // of what jc_toolchain_same compares; jc_toolchain_decode makes it
 };
 
 void jc_toolchain_finish(struct jc_toolchain *toolchain);

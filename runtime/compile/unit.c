@@ -165,28 +165,42 @@ static void visit_options(const struct jc_unit *unit, void (*each)(void *user, c
 
 // --- the key -------------------------------------------------------------------------------------
 
-static void print_option(void *out, const char *option)
+// Each look-up makes the text anew, so it is put together without formats.
+static void append_line(struct jc_buffer *out, const char *name, const char *value)
 {
-    jc_buffer_print(out, "option=%s\n", option);
+    jc_buffer_string(out, name);
+    jc_buffer_string(out, value);
+    jc_buffer_string(out, "\n");
+}
+
+static void append_option(void *out, const char *option)
+{
+    append_line(out, "option=", option);
 }
 
 // What the specialization's words stand for in the source: the names that JC_FACT takes, and the
 // numbers that are the values of an enum. Of a description that lies beside the source they stand
 // nowhere else.
-static void print_meanings(struct jc_buffer *out, const struct jc_template *tmpl)
+static void append_meanings(struct jc_buffer *out, const struct jc_template *tmpl)
 {
     jc_buffer_string(out, "arguments=");
-    for (size_t i = 0; i < tmpl->num_arguments; i++)
-        jc_buffer_print(out, "%s%s:%s", i ? "," : "", tmpl->arguments[i].name,
-                        tmpl->arguments[i].type_name);
+    for (size_t i = 0; i < tmpl->num_arguments; i++) {
+        jc_buffer_string(out, i ? "," : "");
+        jc_buffer_string(out, tmpl->arguments[i].name);
+        jc_buffer_string(out, ":");
+        jc_buffer_string(out, tmpl->arguments[i].type_name);
+    }
     jc_buffer_string(out, "\n");
     for (size_t i = 0; i < tmpl->num_parameters; i++) {
         const struct jc_parameter *parameter = &tmpl->parameters[i];
         if (parameter->kind != JC_PARAMETER_ENUM)
             continue;
-        jc_buffer_print(out, "values.%s=", parameter->name);
-        for (size_t j = 0; j < parameter->num_values; j++)
-            jc_buffer_print(out, "%s%s", j ? "," : "", parameter->values[j]);
+        jc_buffer_string(out, "values.");
+        jc_buffer_string(out, parameter->name);
+        for (size_t j = 0; j < parameter->num_values; j++) {
+            jc_buffer_string(out, j ? "," : "=");
+            jc_buffer_string(out, parameter->values[j]);
+        }
         jc_buffer_string(out, "\n");
     }
 }
@@ -196,26 +210,27 @@ static enum jc_result append_text(struct jc_unit *unit, struct jc_buffer *out,
 {
     const struct jc_template *tmpl = unit->specialization->tmpl;
     const struct jc_toolchain *toolchain = unit->toolchain;
-    jc_buffer_print(out, "jitcache=1\nnvrtc=%d.%d\nbuild=%s\n", toolchain->major, toolchain->minor,
-                    toolchain->build);
+    jc_buffer_print(out, "jitcache=1\nnvrtc=%d.%d\n", toolchain->major, toolchain->minor);
+    append_line(out, "build=", toolchain->build);
     if (toolchain->append_flags[0])
-        jc_buffer_print(out, "append_flags=%s\n", toolchain->append_flags);
-    jc_buffer_print(out, "arch=%s\n", unit->arch);
-    visit_options(unit, print_option, out);
+        append_line(out, "append_flags=", toolchain->append_flags);
+    append_line(out, "arch=", unit->arch);
+    visit_options(unit, append_option, out);
 
     jc_buffer_string(out, "entry=");
     enum jc_result result = append_entry(out, unit->specialization, error);
     if (result != JC_OK)
         return result;
     jc_buffer_string(out, "\n");
-    print_meanings(out, tmpl);
+    append_meanings(out, tmpl);
 
     char *specialization = jc_specialization_text(unit->specialization);
     if (!specialization)
         return jc_fail_memory(error);
     jc_buffer_string(out, specialization);
     free(specialization);
-    jc_buffer_print(out, "closure=%s\nsource=", unit->closure->digest);
+    append_line(out, "closure=", unit->closure->digest);
+    jc_buffer_string(out, "source=");
     jc_buffer_append(out, tmpl->source, tmpl->source_size);
     return out->failed ? jc_fail_memory(error) : JC_OK;
 }
