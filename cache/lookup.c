@@ -1,13 +1,29 @@
-#include "cache.h"
+#include "lookup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache.h"
 #include "clock.h"
 
 // A look-up that tidies waits no longer than this for readers.
 #define TIDY_WAIT_NS UINT64_C(10000000)
+
+// How long several look-ups hold the lock, and how many bytes they bring at once, but for the last
+// of them: what they bring lies in memory until it is used.
+#define SEVERAL_NS UINT64_C(1000000)
+#define SEVERAL_BYTES ((size_t) 4 << 20)
+
+// Whether a record of this segment goes down with it unless it is copied.
+static bool is_oldest(struct jc_cache *cache, const struct jc_list *list,
+                      const struct jc_segment *segment)
+{
+    return list->num_writable == JC_MAX_SEGMENTS &&
+           segment == list->segments[JC_MAX_SEGMENTS - 1] &&
+           jc_cache_state_now(cache) == JC_CACHE_READ_WRITE;
+}
 
 // Copies the record out of the first segment from `*index` on that has it, and says which that is.
 static enum jc_result read_from(struct jc_cache *cache, struct jc_list *list, unsigned *index,
@@ -20,8 +36,7 @@ static enum jc_result read_from(struct jc_cache *cache, struct jc_list *list, un
         result = jc_segment_read(segment, key, block, shift, size);
         if (result == JC_ERROR_NOT_FOUND)
             continue;
-        if (result == JC_OK && *index == JC_MAX_SEGMENTS - 1 && !segment->base &&
-            jc_cache_state_now(cache) == JC_CACHE_READ_WRITE)
+        if (result == JC_OK && is_oldest(cache, list, segment))
             jc_rotation_want(cache, segment, key);
         return result;
     }
@@ -52,15 +67,25 @@ static enum jc_result read_locked(struct jc_cache *cache, unsigned *index,
     return result;
 }
 
+static bool has_text(const struct jc_record *record, const void *text, size_t text_size)
+{
+    return record->text_size == text_size && memcmp(record->text, text, text_size) == 0;
+}
+
+static bool has_expired(const struct jc_record *record)
+{
+    return jc_has_expired(record->created_ms, record->expires_ms, jc_now_unix_ms());
+}
+
 // Whether a record that was found whole is what the caller looks for. Counts why not.
 static bool is_wanted(struct jc_cache *cache, const struct jc_record *record, const void *text,
                       size_t text_size)
 {
-    if (record->text_size != text_size || memcmp(record->text, text, text_size) != 0) {
+    if (!has_text(record, text, text_size)) {
         jc_count(&cache->counters.mismatches);
         return false;
     }
-    if (jc_has_expired(record->created_ms, record->expires_ms, jc_now_unix_ms())) {
+    if (has_expired(record)) {
         jc_count(&cache->counters.expired);
         return false;
     }
@@ -166,4 +191,63 @@ enum jc_result jc_cache_find_key(struct jc_cache *cache, enum jc_record_kind kin
         *record = (struct jc_record){0};
     errno = saved;
     return result == JC_OK || result == JC_ERROR_OUT_OF_MEMORY ? result : JC_ERROR_NOT_FOUND;
+}
+
+// --- several at once -----------------------------------------------------------------------------
+
+// Copies out of the segments what is there of it. `searches` holds `count`.
+static void read_several(struct jc_cache *cache, struct jc_segment_search *searches, size_t count)
+{
+    struct jc_list *list;
+    size_t room = SEVERAL_BYTES;
+    if (jc_list_begin(cache, JC_READ_WAIT_NS, &list) != JC_OK)
+        return;
+    uint64_t deadline = jc_now_ns() + SEVERAL_NS;
+    // What was not looked at in a newer segment is not looked for in an older one.
+    size_t left = count;
+    for (unsigned i = 0; i < list->num && left > 0; i++)
+        left = jc_segment_read_several(list->segments[i], searches, left, deadline, &room);
+    for (size_t i = 0; i < count; i++)
+        if (searches[i].block && is_oldest(cache, list, searches[i].segment))
+            jc_rotation_want(cache, searches[i].segment, searches[i].key);
+    jc_list_note_failures(cache, list);
+    jc_list_end(cache, list);
+}
+
+// Checks a copy that nobody can change, without the lock.
+static void accept(struct jc_cache *cache, enum jc_record_kind kind,
+                   const struct jc_segment_search *search, struct jc_lookup *lookup)
+{
+    struct jc_record *record = &lookup->record;
+    lookup->found = search->block &&
+                    jc_record_decode(search->block + search->shift, search->size, record) == JC_OK &&
+                    record->kind == kind && has_text(record, lookup->text, lookup->text_size) &&
+                    !has_expired(record);
+    if (lookup->found) {
+        record->key = lookup->key;
+        jc_count(&cache->counters.hits);
+    } else {
+        free(search->block);
+        *record = (struct jc_record){0};
+    }
+}
+
+void jc_cache_find_several(struct jc_cache *cache, enum jc_record_kind kind,
+                           struct jc_lookup *lookups, size_t count)
+{
+    struct jc_segment_search searches[JC_MAX_LOOKUPS];
+    assert(count <= JC_MAX_LOOKUPS);
+    for (size_t i = 0; i < count; i++) {
+        searches[i] = (struct jc_segment_search){.segment = NULL};
+        jc_stored_key(searches[i].key, kind, &lookups[i].key);
+    }
+    int saved = errno;
+    if (jc_cache_state_now(cache) != JC_CACHE_DISABLED) {
+        jc_reopen(cache);
+        read_several(cache, searches, count);
+    }
+    for (size_t i = 0; i < count; i++)
+        accept(cache, kind, &searches[i], &lookups[i]);
+    tidy(cache);
+    errno = saved;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "clock.h"
 
 #define NAME_START "jitcache-v1."
 #define NAME_END ".mdb"
@@ -311,27 +312,56 @@ static enum jc_result copy_value(const struct jc_segment *segment, const MDB_val
     return JC_OK;
 }
 
+static enum jc_result read_record(struct jc_segment *segment, MDB_txn *txn, uint64_t file_bytes,
+                                  const uint8_t key[JC_STORED_KEY_BYTES], uint8_t **block,
+                                  size_t *shift, size_t *size)
+{
+    MDB_val stored = {JC_STORED_KEY_BYTES, (void *) (uintptr_t) key};
+    MDB_val value;
+    int rc = mdb_get(txn, segment->records, &stored, &value);
+    if (rc == 0) {
+        *size = value.mv_size;
+        return copy_value(segment, &value, file_bytes, block, shift);
+    }
+    if (rc != MDB_NOTFOUND)
+        set_condition(segment, JC_SEGMENT_BAD);
+    return JC_ERROR_NOT_FOUND;
+}
+
 enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_STORED_KEY_BYTES],
                                uint8_t **block, size_t *shift, size_t *size)
 {
     MDB_txn *txn;
-    MDB_val stored = {JC_STORED_KEY_BYTES, (void *) (uintptr_t) key};
-    MDB_val value;
     uint64_t file_bytes;
     enum jc_result result = begin(segment, &file_bytes, &txn);
     if (result != JC_OK)
         return result;
-    int rc = mdb_get(txn, segment->records, &stored, &value);
-    if (rc == 0) {
-        *size = value.mv_size;
-        result = copy_value(segment, &value, file_bytes, block, shift);
-    } else {
-        if (rc != MDB_NOTFOUND)
-            set_condition(segment, JC_SEGMENT_BAD);
-        result = JC_ERROR_NOT_FOUND;
-    }
+    result = read_record(segment, txn, file_bytes, key, block, shift, size);
     mdb_txn_abort(txn);
     return result;
+}
+
+size_t jc_segment_read_several(struct jc_segment *segment, struct jc_segment_search *searches,
+                               size_t count, uint64_t deadline_ns, size_t *room)
+{
+    MDB_txn *txn;
+    uint64_t file_bytes;
+    size_t done = 0;
+    if (begin(segment, &file_bytes, &txn) != JC_OK)
+        return count;
+    for (; done < count && *room > 0 && jc_now_ns() < deadline_ns; done++) {
+        struct jc_segment_search *search = &searches[done];
+        if (search->segment)
+            continue;
+        enum jc_result result = read_record(segment, txn, file_bytes, search->key, &search->block,
+                                            &search->shift, &search->size);
+        if (result != JC_ERROR_NOT_FOUND)
+            search->segment = segment;
+        if (result == JC_OK)
+            *room -= search->size < *room ? search->size : *room;
+    }
+    mdb_txn_abort(txn);
+    return done;
 }
 
 // In a damaged tree the keys may go in circles, and who follows them would, too.

@@ -80,6 +80,20 @@ const uint8_t *jc_segment_map(const void *small_value, const struct jc_meta *met
 enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_STORED_KEY_BYTES],
                                uint8_t **block, size_t *shift, size_t *size);
 
+// One of several records that are looked for together.
+struct jc_segment_search {
+    uint8_t key[JC_STORED_KEY_BYTES];
+    struct jc_segment *segment; // where it was found; NULL: nowhere yet
+    uint8_t *block;             // as of jc_segment_read; NULL: it cannot be read
+    size_t shift, size;
+};
+
+// Copies out, in one transaction, those that are not found yet, as jc_segment_read does. It stops
+// when `deadline_ns` has passed or `*room` bytes are used up, of which it takes what it needs, and
+// answers how many of the searches it has looked at. With D held.
+size_t jc_segment_read_several(struct jc_segment *segment, struct jc_segment_search *searches,
+                               size_t count, uint64_t deadline_ns, size_t *room);
+
 // Reads up to `max` index entries in the order of their keys, those after `after` or from the first
 // if that is NULL. With D held. `*count` is how many; 0 at the end, or if the segment is not good.
 // JC_ERROR_OUT_OF_MEMORY.

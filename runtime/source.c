@@ -1,5 +1,6 @@
 #include "source.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -217,29 +218,35 @@ static enum jc_result check_toolchain(const struct jc_source *source, struct jc_
                    " template's headers were read; make the kernel again", source->tmpl->name);
 }
 
-// JC_ERROR_NOT_FOUND: the cache has no such variant, or one that nothing can be taken from.
-static enum jc_result take_record(struct errand *errand)
+// Takes what is needed out of the record that was found. JC_ERROR_NOT_FOUND: it is not there.
+static enum jc_result take_code(struct jc_obtained *obtained)
 {
-    const struct jc_unit *unit = &errand->unit;
-    struct jc_obtained *obtained = errand->obtained;
-    struct jc_record *record = &obtained->record;
-    enum jc_result result = jc_cache_find(errand->source->context->cache, JC_RECORD_VARIANT,
-                                          unit->text, unit->text_size, record);
-    if (result != JC_OK)
-        return result;
+    const struct jc_record *record = &obtained->record;
     const char *symbol;
     size_t size = jc_outcome_value(record, "lowered_name", &symbol);
     if (size == 0 || record->payload_size == 0)
         return JC_ERROR_NOT_FOUND;
     obtained->symbol = obtained->symbol_copy = strndup(symbol, size);
     if (!obtained->symbol)
-        return jc_fail_memory(errand->error);
+        return JC_ERROR_OUT_OF_MEMORY;
     // The driver takes machine code without a size, and reads as far as that says.
     if (!jc_cubin_defines(record->payload, record->payload_size, obtained->symbol))
         return JC_ERROR_NOT_FOUND;
     obtained->cubin = record->payload;
     obtained->cubin_size = record->payload_size;
     return JC_OK;
+}
+
+// JC_ERROR_NOT_FOUND: the cache has no such variant, or one that nothing can be taken from.
+static enum jc_result take_record(struct errand *errand)
+{
+    const struct jc_unit *unit = &errand->unit;
+    struct jc_obtained *obtained = errand->obtained;
+    enum jc_result result = jc_cache_find(errand->source->context->cache, JC_RECORD_VARIANT,
+                                          unit->text, unit->text_size, &obtained->record);
+    if (result == JC_OK)
+        result = take_code(obtained);
+    return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(errand->error) : result;
 }
 
 // Fails as the variant failed a short time ago, if it did.
@@ -345,7 +352,7 @@ static enum jc_result obtain(struct errand *errand, const struct jc_specializati
     errand->obtained->key = errand->unit.key;
     result = take_record(errand);
     if (result != JC_ERROR_NOT_FOUND)
-        return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(errand->error) : result;
+        return result;
     jc_record_finish(&errand->obtained->record);
     result = take_failure(errand);
     return result == JC_OK ? compile(errand) : result;
@@ -372,4 +379,52 @@ void jc_obtained_finish(struct jc_obtained *obtained)
     jc_job_answer_finish(&obtained->answer);
     free(obtained->symbol_copy);
     *obtained = (struct jc_obtained){0};
+}
+
+// --- several variants ----------------------------------------------------------------------------
+
+// Makes the keys of the variants. Those that have none are left to jc_source_obtain, as are all if
+// the toolchain is another by now.
+static size_t make_keys(struct jc_source *source, const struct jc_specialization *const *of,
+                        size_t count, const char *arch, struct jc_unit *units, size_t *index)
+{
+    size_t num_units = 0;
+    if (jc_context_need_compiler(source->context, NULL) != JC_OK ||
+        check_toolchain(source, NULL) != JC_OK)
+        return 0;
+    const struct jc_toolchain *toolchain = jc_compiler_toolchain(source->context->compiler);
+    for (size_t i = 0; i < count; i++) {
+        if (!of[i] || jc_unit_init(&units[num_units], of[i], toolchain, &source->closure, arch,
+                                   NULL) != JC_OK)
+            continue;
+        index[num_units++] = i;
+    }
+    return num_units;
+}
+
+void jc_source_find_several(struct jc_source *source, const struct jc_specialization *const *of,
+                            size_t count, const char *arch, struct jc_obtained *obtained)
+{
+    struct jc_unit units[JC_MAX_LOOKUPS];
+    struct jc_lookup lookups[JC_MAX_LOOKUPS];
+    size_t index[JC_MAX_LOOKUPS];
+    assert(count <= JC_MAX_LOOKUPS);
+    memset(obtained, 0, count * sizeof(*obtained));
+    pthread_mutex_lock(&source->context->lock);
+    size_t num_units = make_keys(source, of, count, arch, units, index);
+    for (size_t i = 0; i < num_units; i++)
+        lookups[i] = (struct jc_lookup){
+            .text = units[i].text, .text_size = units[i].text_size, .key = units[i].key};
+    jc_cache_find_several(source->context->cache, JC_RECORD_VARIANT, lookups, num_units);
+    for (size_t i = 0; i < num_units; i++) {
+        struct jc_obtained *found = &obtained[index[i]];
+        if (lookups[i].found) {
+            *found = (struct jc_obtained){.key = units[i].key, .record = lookups[i].record,
+                                          .nvrtc_major = units[i].toolchain->major,
+                                          .nvrtc_minor = units[i].toolchain->minor};
+            take_code(found);
+        }
+        jc_unit_finish(&units[i]);
+    }
+    pthread_mutex_unlock(&source->context->lock);
 }

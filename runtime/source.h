@@ -4,6 +4,7 @@
 #ifndef JC_SOURCE_H
 #define JC_SOURCE_H
 
+#include "cache/lookup.h"
 #include "context.h"
 #include "runtime/compile/unit.h"
 
@@ -51,6 +52,13 @@ enum jc_result jc_source_obtain(struct jc_source *source,
                                 const struct jc_specialization *specialization, const char *arch,
                                 struct jc_obtained *obtained, struct jc_error *error);
 void jc_obtained_finish(struct jc_obtained *obtained);
+
+// Finds in the cache what it can of up to JC_MAX_LOOKUPS variants, at little more than the cost of
+// one; see jc_cache_find_several. `of[i]` may be NULL. Where `obtained[i].cubin` is NULL
+// afterwards, jc_source_obtain finds or makes the variant, or says what is wrong. All are to be
+// finished. The context's lock is taken. Threads: as jc_source_obtain.
+void jc_source_find_several(struct jc_source *source, const struct jc_specialization *const *of,
+                            size_t count, const char *arch, struct jc_obtained *obtained);
 
 // The steps of the two, for whoever has several variants in flight. The context's lock is held,
 // and there is a compiler.

@@ -14,6 +14,7 @@
 #include "cache/bytes.h"
 #include "cache/cache.h"
 #include "cache/clock.h"
+#include "cache/lookup.h"
 #include "entries.h"
 #include "scratch.h"
 
@@ -329,6 +330,151 @@ static void a_damaged_record_is_a_miss_and_gives_way(void **state)
         assert_int_equal(get(cache, "whole"), JC_OK);
         jc_cache_destroy(&cache);
     }
+}
+
+// --- several at once
+
+// Fills segments until record "0", which is in the first, is in the oldest of as many as there may
+// be, and the newest has not much room left. Returns how many records there are.
+static unsigned fill_all_segments(struct jc_cache *cache, const char *newest)
+{
+    unsigned count = 0;
+    uint64_t full = LEAST_BYTES / 4;
+    for (struct stat stat = {0}; stat.st_size < (off_t) full - 600000; count++) {
+        char text[16];
+        snprintf(text, sizeof(text), "%u", count);
+        assert_int_equal(put(cache, text, 300000), JC_OK);
+        if (info_of(cache).segments == 4)
+            assert_int_equal(lstat(scratch_path(newest), &stat), 0);
+    }
+    assert_int_equal(info_of(cache).rotations, 3);
+    return count;
+}
+
+// Looks for records of put(), all in one call. Says which were found, and fails on wrong ones.
+static unsigned try_several(struct jc_cache *cache, const char *const *texts, unsigned count)
+{
+    struct jc_lookup lookups[JC_MAX_LOOKUPS];
+    unsigned found = 0, num_found = 0;
+    uint64_t hits = info_of(cache).hits, misses = info_of(cache).misses;
+    for (unsigned i = 0; i < count; i++)
+        lookups[i] = (struct jc_lookup){.text = texts[i], .text_size = strlen(texts[i]),
+                                        .key = jc_key_of(texts[i], strlen(texts[i]))};
+    jc_cache_find_several(cache, JC_RECORD_VARIANT, lookups, count);
+    for (unsigned i = 0; i < count; i++) {
+        struct jc_record *record = &lookups[i].record;
+        if (!lookups[i].found) {
+            assert_null(record->text);
+            continue;
+        }
+        found |= 1u << i;
+        num_found++;
+        assert_memory_equal(&record->key, &lookups[i].key, sizeof(record->key));
+        assert_int_equal((uintptr_t) record->payload % 16, 0);
+        assert_memory_equal(record->text, texts[i], strlen(texts[i]));
+        assert_string_equal(record->payload, texts[i]);
+        jc_record_finish(record);
+    }
+    assert_int_equal(info_of(cache).hits, hits + num_found);
+    assert_int_equal(info_of(cache).misses, misses); // whoever needs what is missing looks again
+    return found;
+}
+
+// The same until all of `expected` are found in one call: one that is held up leaves some.
+static void get_several(struct jc_cache *cache, const char *const *texts, unsigned count,
+                        unsigned expected)
+{
+    unsigned found = 0;
+    for (unsigned i = 0; i < 1000 && (i == 0 || found != expected); i++) {
+        found = try_several(cache, texts, count);
+        assert_int_equal(found & ~expected, 0);
+    }
+    assert_int_equal(found, expected);
+}
+
+static void several_are_found_in_whatever_segments_they_are(void **state)
+{
+    (void) state;
+    static const char *const texts[] = {"base", "old", "nowhere", "new", "old", "newest"};
+    struct jc_cache *cache = open_cache();
+    get_several(cache, texts, 6, 0);
+    assert_int_equal(put(cache, "base", 30000), JC_OK);
+    jc_cache_destroy(&cache);
+    assert_int_equal(rename(scratch_path("c/jitcache-v1.0001.mdb"), scratch_path("base")), 0);
+    assert_int_equal(chmod(scratch_path("base"), 0444), 0);
+
+    cache = open_with((struct jc_cache_params){.base = scratch_path("base")});
+    assert_int_equal(put(cache, "old", 30000), JC_OK);
+    fill_all_segments(cache, "c/jitcache-v1.0004.mdb");
+    assert_int_equal(put(cache, "new", 300), JC_OK);
+    assert_int_equal(put(cache, "newest", 10), JC_OK);
+    get_several(cache, texts, 6, 0x3b);
+    get_several(cache, texts, 0, 0);
+    // What is hit in the oldest segment stays.
+    assert_int_equal(put(cache, "large", 3000000), JC_OK);
+    assert_int_equal(info_of(cache).rotations, 4);
+    assert_int_equal(get(cache, "old"), JC_OK);
+    assert_int_equal(get(cache, "1"), JC_ERROR_NOT_FOUND);
+    jc_cache_destroy(&cache);
+}
+
+static void of_several_what_is_damaged_is_left_to_the_next_look(void **state)
+{
+    (void) state;
+    static const char *const texts[] = {"whole", "torn", "asked", "last"};
+    struct jc_cache *cache = open_cache();
+    struct jc_record other = {.kind = JC_RECORD_VARIANT, .text = "other", .text_size = 5};
+    uint8_t bytes[JC_RECORD_HEADER_BYTES + 5];
+    assert_int_equal(put(cache, "whole", 5000), JC_OK);
+    assert_int_equal(put(cache, "last", 5000), JC_OK);
+    jc_record_encode(bytes, &other);
+    plant("asked", bytes, sizeof(bytes)); // with another text
+    bytes[sizeof(bytes) - 1] ^= 1;
+    plant("torn", bytes, sizeof(bytes));
+    get_several(cache, texts, 4, 0x9);
+    assert_int_equal(info_of(cache).corrupt, 0);
+    assert_int_equal(info_of(cache).mismatches, 0);
+    assert_int_equal(get(cache, "torn"), JC_ERROR_NOT_FOUND);
+    assert_int_equal(get(cache, "asked"), JC_ERROR_NOT_FOUND);
+    assert_int_equal(info_of(cache).corrupt, 1);
+    assert_int_equal(info_of(cache).mismatches, 1);
+    jc_cache_destroy(&cache);
+}
+
+static void of_several_large_ones_some_are_left(void **state)
+{
+    (void) state;
+    enum { BYTES = 1500000 };
+    static const char *const texts[] = {"0", "1", "2", "3", "4"};
+    struct jc_cache *cache = open_with((struct jc_cache_params){.max_bytes = 4 * LEAST_BYTES});
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(put(cache, texts[i], BYTES), JC_OK);
+    // Three are over the limit, or time was up before.
+    for (unsigned i = 0; i < 20; i++) {
+        unsigned found = try_several(cache, texts, 5);
+        assert_true(found == 0 || found == 0x1 || found == 0x3 || found == 0x7);
+    }
+    get_several(cache, texts + 4, 1, 0x1);
+    jc_cache_destroy(&cache);
+}
+
+static void several_are_not_found_where_they_cannot_be_read(void **state)
+{
+    (void) state;
+    static const char *const texts[] = {"1", "2"};
+    struct jc_cache *cache = open_cache();
+    assert_int_equal(put(cache, "1", 100), JC_OK);
+    assert_int_equal(put(cache, "2", 100), JC_OK);
+    int fd = open_segment(1);
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    close(fd);
+    get_several(cache, texts, 2, 0);
+    assert_int_equal(put(cache, "1", 100), JC_OK);
+    get_several(cache, texts, 2, 0x1);
+    jc_cache_destroy(&cache);
+    cache = open_with((struct jc_cache_params){.disable = true});
+    get_several(cache, texts, 2, 0);
+    jc_cache_destroy(&cache);
 }
 
 // --- damaged segments
@@ -716,23 +862,6 @@ static void rotation_keeps_what_is_hit_and_the_budget(void **state)
     assert_true(count > 350 && count < 560);
     jc_cache_destroy(&reader);
     jc_cache_destroy(&cache);
-}
-
-// Fills segments until record "0", which is in the first, is in the oldest of as many as there may
-// be, and the newest has not much room left. Returns how many records there are.
-static unsigned fill_all_segments(struct jc_cache *cache, const char *newest)
-{
-    unsigned count = 0;
-    uint64_t full = LEAST_BYTES / 4;
-    for (struct stat stat = {0}; stat.st_size < (off_t) full - 600000; count++) {
-        char text[16];
-        snprintf(text, sizeof(text), "%u", count);
-        assert_int_equal(put(cache, text, 300000), JC_OK);
-        if (info_of(cache).segments == 4)
-            assert_int_equal(lstat(scratch_path(newest), &stat), 0);
-    }
-    assert_int_equal(info_of(cache).rotations, 3);
-    return count;
 }
 
 static void what_is_hit_waits_for_room(void **state)
@@ -1306,6 +1435,10 @@ int main(void)
         TEST(a_failed_compile_from_the_future_is_forgotten),
         TEST(another_text_under_the_same_key_is_a_miss),
         TEST(a_damaged_record_is_a_miss_and_gives_way),
+        TEST(several_are_found_in_whatever_segments_they_are),
+        TEST(of_several_what_is_damaged_is_left_to_the_next_look),
+        TEST(of_several_large_ones_some_are_left),
+        TEST(several_are_not_found_where_they_cannot_be_read),
         TEST(a_truncated_segment_is_set_aside),
         TEST(a_segment_truncated_under_an_open_cache_is_no_signal),
         TEST(meta_pages_that_would_harm_us_are_refused),

@@ -282,6 +282,69 @@ static void a_warm_kernel_makes_nothing_more(void **state)
     jc_template_destroy(&tmpl);
 }
 
+static void key_of(struct jc_kernel *kernel, const char *specialization, struct jc_key *key)
+{
+    const struct jc_kernel_variant *variant;
+    for (size_t i = 0; (variant = jc_kernel_variant(kernel, i)); i++)
+        if (strcmp(variant->specialization, specialization) == 0) {
+            *key = variant->key;
+            return;
+        }
+    fail_msg("there is no variant '%s'", specialization);
+}
+
+static void a_warmup_of_many_takes_from_the_cache_what_is_there_and_makes_the_rest(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\narguments:\n  - {name: p, type: u32*, facets: []}\n"
+        "  - {name: n, type: i32, facets: [value]}\nlaunch: {block: 32}\n*/\n"
+        "#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(unsigned *p, int n) { JC_FACT(n); *p = n; }\n";
+    enum { SOME = 21, ALL = 40 };
+    const struct jc_setting some = {"n", "1:21"}, all = {"n", "1:40"};
+    struct jc_template *tmpl = make_template(text);
+    struct jc_warmup_report report;
+    struct jc_error error;
+    struct jc_kernel *first = make_kernel(tmpl, jc_kernel_params(.ranges = &some, .num_ranges = 1));
+    assert_int_equal(JC_OK, jc_kernel_warmup(first, &report, &error));
+    assert_int_equal(SOME, report.compiled);
+
+    struct jc_kernel *second = make_kernel(tmpl, jc_kernel_params(.ranges = &all, .num_ranges = 1));
+    const void *p = NULL;
+    int n = 7;
+    void *args[] = {&p, &n};
+    assert_int_equal(JC_OK, jc_kernel_prepare(second, args, &error));
+    assert_int_equal(JC_OK, jc_kernel_warmup(second, &report, &error));
+    assert_int_equal(ALL + 1, report.planned);
+    assert_int_equal(ALL + 1, report.loaded);
+    assert_int_equal(ALL - SOME, report.compiled);
+    assert_int_equal(1 + SOME, info_of(second).hits);
+    assert_int_equal(ALL - SOME, info_of(second).loads);
+    // Each under its own name.
+    for (n = 1; n <= SOME; n++) {
+        struct jc_key keys[2];
+        char name[32];
+        snprintf(name, sizeof(name), "facet.n=value:%d\n", n);
+        key_of(first, name, &keys[0]);
+        key_of(second, name, &keys[1]);
+        assert_memory_equal(&keys[0], &keys[1], sizeof(keys[0]));
+        struct jc_launch launch;
+        assert_string_equal(name, resolved(second, args, &launch));
+        assert_memory_equal(&keys[0], &launch.variant->key, sizeof(keys[0]));
+    }
+    // What is loaded is not looked for.
+    struct jc_cache_info before, after;
+    jc_cache_info(jc_context_cache(context), &before);
+    assert_int_equal(JC_OK, jc_kernel_warmup(second, &report, &error));
+    assert_int_equal(ALL + 1, report.loaded);
+    jc_cache_info(jc_context_cache(context), &after);
+    assert_int_equal(before.hits + before.misses, after.hits + after.misses);
+    jc_kernel_destroy(&first);
+    jc_kernel_destroy(&second);
+    jc_template_destroy(&tmpl);
+}
+
 static void bound_arguments_are_not_passed_and_their_facts_are_compiled_in(void **state)
 {
     (void) state;
@@ -752,6 +815,7 @@ int main(void)
         TEST(an_unaligned_pointer_makes_nothing_and_is_computed_for_its_stand_in),
         TEST(a_stand_in_gives_way_to_a_more_specific_variant),
         TEST(a_warm_kernel_makes_nothing_more),
+        TEST(a_warmup_of_many_takes_from_the_cache_what_is_there_and_makes_the_rest),
         TEST(bound_arguments_are_not_passed_and_their_facts_are_compiled_in),
         TEST(a_value_is_told_apart_and_a_divisor_need_be_no_power_of_two),
         TEST(a_bound_pointer_is_warmed_up_as_what_it_is),

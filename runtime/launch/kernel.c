@@ -98,24 +98,28 @@ static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
     return result;
 }
 
+// `obtained` is what was found ahead, or of which nothing was.
 static enum jc_result make(struct jc_kernel *kernel, struct jc_variant *variant,
-                           struct jc_error *error)
+                           struct jc_obtained *obtained, struct jc_error *error)
 {
-    struct jc_obtained obtained;
-    enum jc_result result = jc_source_obtain(&kernel->source, &variant->specialization,
-                                             jc_kernel_arch(kernel), &obtained, error);
-    if (result != JC_OK)
-        return result;
+    enum jc_result result = JC_OK;
     const struct jc_module *module = NULL;
-    result = load(kernel, variant, &obtained, &module, error);
-    jc_obtained_finish(&obtained);
+    if (!obtained->cubin) {
+        jc_obtained_finish(obtained);
+        result = jc_source_obtain(&kernel->source, &variant->specialization,
+                                  jc_kernel_arch(kernel), obtained, error);
+    }
+    if (result == JC_OK)
+        result = load(kernel, variant, obtained, &module, error);
+    jc_obtained_finish(obtained);
     if (result == JC_OK)
         result = jc_variant_bind(variant, module, error);
     return result == JC_OK ? list(kernel, variant, error) : result;
 }
 
-enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
-                              const struct jc_variant **out, struct jc_error *error)
+static enum jc_result make_of(struct jc_kernel *kernel, const struct jc_specialization *of,
+                              struct jc_obtained *obtained, const struct jc_variant **out,
+                              struct jc_error *error)
 {
     *out = find(kernel, of);
     if (*out)
@@ -124,7 +128,7 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
     struct jc_variant *variant = NULL;
     enum jc_result result = jc_variant_create(kernel, of, &variant, error);
     if (result == JC_OK)
-        result = make(kernel, variant, error);
+        result = make(kernel, variant, obtained, error);
     if (result != JC_OK) {
         jc_variant_destroy(&variant);
         pthread_mutex_lock(&kernel->lock);
@@ -135,6 +139,13 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
     *out = variant;
     errno = saved;
     return result;
+}
+
+enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
+                              const struct jc_variant **variant, struct jc_error *error)
+{
+    struct jc_obtained nothing = {0};
+    return make_of(kernel, of, &nothing, variant, error);
 }
 
 // --- making a kernel -----------------------------------------------------------------------------
@@ -393,29 +404,74 @@ static bool correct_pointers(const struct jc_kernel *kernel, const struct jc_spe
     return true;
 }
 
+// Some variants of a plan, and what the cache has of them.
+struct batch {
+    size_t count;
+    struct jc_wanted wanted[JC_MAX_LOOKUPS];
+    struct jc_obtained obtained[JC_MAX_LOOKUPS];
+};
+
+// False: the plan, of which `*next` comes next, is at its end.
+static bool take_batch(const struct jc_kernel *kernel, const struct jc_plan *plan, size_t *next,
+                       struct batch *batch)
+{
+    batch->count = 0;
+    for (; batch->count < JC_MAX_LOOKUPS && *next < jc_plan_num_reached(plan); ++*next)
+        batch->count += correct_pointers(kernel, jc_plan_specialization(plan, *next),
+                                         &batch->wanted[batch->count]);
+    return batch->count > 0;
+}
+
+static void find_ahead(struct jc_kernel *kernel, struct batch *batch)
+{
+    const struct jc_specialization *missing[JC_MAX_LOOKUPS];
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct jc_specialization *of = &batch->wanted[i].specialization;
+        missing[i] = find(kernel, of) ? NULL : of;
+    }
+    pthread_mutex_lock(&kernel->making);
+    jc_source_find_several(&kernel->source, missing, batch->count, jc_kernel_arch(kernel),
+                           batch->obtained);
+    pthread_mutex_unlock(&kernel->making);
+}
+
+// The first failure's text is the warm-up's. Answers whether it is the generic variant.
+static bool warm_one(struct jc_kernel *kernel, const struct jc_specialization *of,
+                     struct jc_obtained *obtained, struct jc_warmup_report *report,
+                     enum jc_result *first_failure, struct jc_error *error)
+{
+    const struct jc_variant *variant;
+    pthread_mutex_lock(&kernel->making);
+    uint64_t compiles = kernel->counts.compiles;
+    enum jc_result result = make_of(kernel, of, obtained, &variant,
+                                    *first_failure == JC_OK ? error : NULL);
+    report->compiled += kernel->counts.compiles - compiles;
+    pthread_mutex_unlock(&kernel->making);
+    report->planned++;
+    report->loaded += result == JC_OK;
+    report->failed += result != JC_OK;
+    if (*first_failure == JC_OK)
+        *first_failure = result;
+    return result == JC_OK && variant->info.generic;
+}
+
 static enum jc_result warm(struct jc_kernel *kernel, const struct jc_plan *plan,
                            struct jc_warmup_report *report, struct jc_error *error)
 {
     enum jc_result first_failure = JC_OK;
     bool reaches_generic = false;
-    for (size_t i = 0; i < jc_plan_num_reached(plan); i++) {
-        struct jc_wanted wanted;
-        const struct jc_variant *variant;
-        if (!correct_pointers(kernel, jc_plan_specialization(plan, i), &wanted))
-            continue;
-        report->planned++;
-        pthread_mutex_lock(&kernel->making);
-        uint64_t compiles = kernel->counts.compiles;
-        enum jc_result result = jc_kernel_make(kernel, &wanted.specialization, &variant,
-                                               first_failure == JC_OK ? error : NULL);
-        report->compiled += kernel->counts.compiles - compiles;
-        pthread_mutex_unlock(&kernel->making);
-        report->loaded += result == JC_OK;
-        report->failed += result != JC_OK;
-        reaches_generic |= result == JC_OK && variant->info.generic;
-        if (first_failure == JC_OK)
-            first_failure = result;
+    struct batch *batch = malloc(sizeof(*batch));
+    if (!batch)
+        return jc_fail_memory(error);
+    for (size_t next = 0; take_batch(kernel, plan, &next, batch);) {
+        find_ahead(kernel, batch);
+        for (size_t i = 0; i < batch->count; i++) {
+            reaches_generic |= warm_one(kernel, &batch->wanted[i].specialization,
+                                        &batch->obtained[i], report, &first_failure, error);
+            jc_obtained_finish(&batch->obtained[i]);
+        }
     }
+    free(batch);
     // Where no call reaches it, it was loaded with the kernel nevertheless.
     report->planned += !reaches_generic;
     report->loaded += !reaches_generic;
@@ -433,6 +489,7 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
     enum jc_result result = jc_driver_check_process(kernel->device->driver, error);
     if (result != JC_OK)
         return result;
+    int saved = errno;
     uint64_t start_ns = jc_now_ns();
     struct jc_plan *plan;
     result = jc_plan_create(
@@ -444,6 +501,7 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
         return result;
     result = warm(kernel, plan, report, error);
     jc_plan_destroy(&plan);
+    errno = saved;
     report->elapsed_ns = jc_now_ns() - start_ns;
     return result;
 }
