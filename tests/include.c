@@ -304,6 +304,40 @@ static void the_digest_follows_every_byte_that_is_read(void **state)
     finish(&fixture);
 }
 
+// Of many sources, of one size some, and of some that are large.
+static void a_source_is_followed_the_same_each_time_with_what_lies_beside_it_then(void **state)
+{
+    (void) state;
+    enum { SOURCES = 80, LARGE = 100000 };
+    static char sources[SOURCES][LARGE + 64];
+    static char digests[2][SOURCES][JC_KEY_STRING_SIZE];
+    struct fixture fixture = {0};
+    for (int i = 0; i < SOURCES; i++) {
+        char *end = sources[i] + sprintf(sources[i], "#include \"./a.h\"\nint i = %02d;\n", i);
+        if (i % 10 == 0)
+            memset(end, '\n', LARGE);
+    }
+    for (int round = 0; round < 4; round++) {
+        scratch_put("t/a.h", round < 2 ? "int a;\n" : "int b;\n");
+        for (int i = 0; i < SOURCES; i++) {
+            follow_well(&fixture, "t", sources[i]);
+            const char *respelled = strchr(sources[i], '\n');
+            assert_memory_equal(fixture.closure.source, "#include <a.h>", 14);
+            assert_string_equal(fixture.closure.source + 14, respelled);
+            assert_string_equal(header(&fixture, "a.h"), round < 2 ? "int a;\n" : "int b;\n");
+            char *digest = digests[round / 2][i];
+            if (round % 2 == 0)
+                strcpy(digest, fixture.closure.digest);
+            assert_string_equal(digest, fixture.closure.digest);
+        }
+    }
+    for (int i = 0; i < SOURCES; i++) {
+        assert_string_not_equal(digests[0][i], digests[1][i]);
+        assert_true(i == 0 || strcmp(digests[0][i], digests[0][i - 1]) != 0);
+    }
+    finish(&fixture);
+}
+
 static void the_folder_is_not_in_the_digest(void **state)
 {
     (void) state;
@@ -422,6 +456,7 @@ int main(void)
         IN_A_FOLDER(two_files_of_one_name_are_kept_apart),
         IN_A_FOLDER(the_toolkit_counts_by_name_and_content),
         IN_A_FOLDER(the_digest_follows_every_byte_that_is_read),
+        IN_A_FOLDER(a_source_is_followed_the_same_each_time_with_what_lies_beside_it_then),
         IN_A_FOLDER(the_folder_is_not_in_the_digest),
         IN_A_FOLDER(what_cannot_be_followed_is_an_error_with_its_line),
         IN_A_FOLDER(the_clock_is_an_error_with_its_line),

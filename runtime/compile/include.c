@@ -18,6 +18,10 @@
 #define DEVICE_HEADER "jitcache.cuh"
 #define MAX_FILE_BYTES ((off_t) 64 << 20)
 
+// How many scans are remembered, and of what size a text at most.
+#define MAX_SCANS 32
+#define MAX_SCAN_BYTES ((size_t) 64 << 10)
+
 static const char device_header[] = {
 #include "device_header.inc"
     0};
@@ -130,10 +134,21 @@ struct toolkit_file {
     unsigned long seen; // by which walk
 };
 
+// What a text names; see follow_own(). It depends on the text alone, and kernels of one template,
+// or with one header, have it in common.
+struct scan {
+    char *text;
+    size_t size;
+    struct jc_reference *references; // they point into the text
+    size_t count;
+};
+
 struct jc_includes {
     struct jc_arena arena;
     void *toolkit; // tree of struct toolkit_file by path
     unsigned long walk;
+    struct scan scans[MAX_SCANS]; // the next one goes to `next_scan`
+    unsigned next_scan;
 };
 
 static int by_path(const void *a, const void *b)
@@ -147,6 +162,13 @@ enum jc_result jc_includes_create(struct jc_includes **includes, struct jc_error
     return *includes ? JC_OK : jc_fail_memory(error);
 }
 
+static void scan_finish(struct scan *scan)
+{
+    free(scan->text);
+    free(scan->references);
+    *scan = (struct scan){0};
+}
+
 static void keep(void *file)
 {
     (void) file; // the arena's
@@ -156,6 +178,8 @@ void jc_includes_destroy(struct jc_includes **includes)
 {
     if (!*includes)
         return;
+    for (size_t i = 0; i < MAX_SCANS; i++)
+        scan_finish(&(*includes)->scans[i]);
     tdestroy((*includes)->toolkit, keep);
     jc_arena_finish(&(*includes)->arena);
     free(*includes);
@@ -523,6 +547,60 @@ static enum jc_result check_clock(const struct walk *walk, const struct own_file
     return JC_OK;
 }
 
+static const struct scan *find_scan(const struct jc_includes *includes,
+                                    const struct own_file *file)
+{
+    size_t size = file->size;
+    for (const struct scan *scan = includes->scans; scan < includes->scans + MAX_SCANS; scan++)
+        if (scan->text && scan->size == size && memcmp(scan->text, file->text, size) == 0)
+            return scan;
+    return NULL;
+}
+
+static enum jc_result scan_text(const struct own_file *file, struct scan *scan,
+                                struct jc_error *error)
+{
+    size_t count = count_references(file->text, file->size);
+    *scan = (struct scan){.size = file->size};
+    scan->text = malloc(file->size + 1);
+    scan->references = calloc(count + 1, sizeof(*scan->references));
+    if (!scan->text || !scan->references) {
+        scan_finish(scan);
+        return jc_fail_memory(error);
+    }
+    memcpy(scan->text, file->text, file->size);
+    scan->text[file->size] = '\0';
+    struct jc_scanner scanner = {.next = scan->text, .end = scan->text + scan->size, .line = 1};
+    while (jc_directive_next(&scanner, &scan->references[scan->count]))
+        scan->count++;
+    return JC_OK;
+}
+
+// Scans an own file, or finds that its text was scanned before. `own` is for a text that is too
+// large to be remembered, and to be finished.
+static enum jc_result scan_own(struct walk *walk, const struct own_file *file, struct scan *own,
+                               const struct scan **scan)
+{
+    struct jc_includes *includes = walk->includes;
+    *scan = find_scan(includes, file);
+    if (*scan)
+        return JC_OK;
+    enum jc_result result = check_clock(walk, file);
+    if (result == JC_OK)
+        result = scan_text(file, own, walk->error);
+    if (result != JC_OK)
+        return result;
+    *scan = own;
+    if (own->size <= MAX_SCAN_BYTES) {
+        struct scan *kept = &includes->scans[includes->next_scan++ % MAX_SCANS];
+        scan_finish(kept);
+        *kept = *own;
+        *own = (struct scan){0};
+        *scan = kept;
+    }
+    return JC_OK;
+}
+
 // Writes a reference to an own file as <name>, in which NVRTC looks for that very name alone. At
 // the top "name" means the same, and is left as its author wrote it.
 static void respell(struct jc_buffer *out, const struct own_file *from,
@@ -535,41 +613,54 @@ static void respell(struct jc_buffer *out, const struct own_file *from,
         jc_buffer_print(out, "<%s>", to->name);
 }
 
+// Follows one reference; what is left as it is goes to one of the lists.
+static enum jc_result follow_reference(struct walk *walk, const struct own_file *file,
+                                       const struct jc_reference *reference, char **name,
+                                       struct own_file **own)
+{
+    struct target target = {0};
+    *name = jc_arena_copy(&walk->arena, reference->name, reference->name_size);
+    if (!*name)
+        return jc_fail_memory(walk->error);
+    enum jc_result result = check_reference(walk, file, reference, *name);
+    if (result == JC_OK)
+        result = resolve(walk, file, reference, *name, &target);
+    if (result != JC_OK)
+        return result;
+    *own = target.own;
+    if (!target.own && !list_add(target.toolkit ? &walk->toolkit : &walk->absent,
+                                 target.toolkit ? (const void *) target.toolkit : *name))
+        return jc_fail_memory(walk->error);
+    return JC_OK;
+}
+
 // Follows the references of one own file and makes what NVRTC gets of it.
 static enum jc_result follow_own(struct walk *walk, struct own_file *file)
 {
     struct jc_buffer out = {0};
-    struct jc_scanner scanner = {.next = file->text, .end = file->text + file->size, .line = 1};
-    struct jc_reference reference;
-    const char *written = file->text;
-    enum jc_result result = check_clock(walk, file);
-    while (result == JC_OK && jc_directive_next(&scanner, &reference)) {
-        struct target target = {0};
-        char *name = jc_arena_copy(&walk->arena, reference.name, reference.name_size);
-        if (!name)
-            result = jc_fail_memory(walk->error);
-        if (result == JC_OK)
-            result = check_reference(walk, file, &reference, name);
-        if (result == JC_OK)
-            result = resolve(walk, file, &reference, name, &target);
-        if (result != JC_OK)
-            break;
-        if (target.own) {
-            jc_buffer_append(&out, written, (size_t) (reference.begin - written));
-            respell(&out, file, &reference, name, target.own);
-            written = reference.end;
-        } else if (!list_add(target.toolkit ? &walk->toolkit : &walk->absent,
-                             target.toolkit ? (const void *) target.toolkit : name)) {
-            result = jc_fail_memory(walk->error);
-        }
-    }
-    if (result != JC_OK) {
-        jc_buffer_finish(&out);
+    struct scan large = {0};
+    const struct scan *scan;
+    enum jc_result result = scan_own(walk, file, &large, &scan);
+    if (result != JC_OK)
         return result;
+    const char *written = scan->text;
+    for (size_t i = 0; i < scan->count && result == JC_OK; i++) {
+        const struct jc_reference *reference = &scan->references[i];
+        char *name;
+        struct own_file *own = NULL;
+        result = follow_reference(walk, file, reference, &name, &own);
+        if (!own)
+            continue;
+        jc_buffer_append(&out, written, (size_t) (reference->begin - written));
+        respell(&out, file, reference, name, own);
+        written = reference->end;
     }
-    jc_buffer_append(&out, written, (size_t) (file->text + file->size - written));
+    jc_buffer_append(&out, written, (size_t) (scan->text + scan->size - written));
+    scan_finish(&large);
     file->respelled = jc_buffer_take(&out);
-    return file->respelled ? JC_OK : jc_fail_memory(walk->error);
+    if (result == JC_OK && !file->respelled)
+        result = jc_fail_memory(walk->error);
+    return result;
 }
 
 // The list grows while it is walked; a file stands in it once.
