@@ -3,8 +3,8 @@
 //   one kernel    whose calls reach them all, made ready by jc_kernel_create and jc_kernel_warmup
 //   many kernels  of one variant each, made by jc_kernel_create
 //
-// Beside each stands a bare cuModuleLoadData and cuModuleGetFunction of the same machine code, which
-// lies in memory already.
+// Beside each stands a bare cuModuleLoadData and cuModuleGetFunction of the same machine code,
+// which lies in memory already.
 //
 //   bench-restart [--json] [COUNT]
 //
@@ -319,8 +319,8 @@ static void name_figures(const struct restart *restart, struct figure *figures)
              count + 1);
     snprintf(figures[ONE_VARIANT].name, sizeof(figures[0].name), "  a variant of it, %.1f kB",
              mean_kb(restart->one_codes, count + 1));
-    snprintf(figures[MANY_TOTAL].name, sizeof(figures[0].name), "%zu kernels, a variant each, ready",
-             count);
+    snprintf(figures[MANY_TOTAL].name, sizeof(figures[0].name),
+             "%zu kernels, a variant each, ready", count);
     snprintf(figures[MANY_VARIANT].name, sizeof(figures[0].name), "  a kernel of them, %.1f kB",
              mean_kb(restart->many_codes, count));
     snprintf(figures[OPEN].name, sizeof(figures[0].name), "opening cache and device, of each");

@@ -219,8 +219,8 @@ static void accept(struct jc_cache *cache, enum jc_record_kind kind,
                    const struct jc_segment_search *search, struct jc_lookup *lookup)
 {
     struct jc_record *record = &lookup->record;
-    lookup->found = search->block &&
-                    jc_record_decode(search->block + search->shift, search->size, record) == JC_OK &&
+    const uint8_t *bytes = search->block ? search->block + search->shift : NULL;
+    lookup->found = bytes && jc_record_decode(bytes, search->size, record) == JC_OK &&
                     record->kind == kind && has_text(record, lookup->text, lookup->text_size) &&
                     !has_expired(record);
     if (lookup->found) {
