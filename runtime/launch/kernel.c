@@ -63,18 +63,24 @@ static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *va
     return result;
 }
 
+struct newcomer {
+    struct jc_kernel *kernel;
+    const struct jc_variant *variant;
+};
+
 // A stand-in gives way to a variant that serves its calls better.
 static enum jc_result reconsider(void *user, const struct jc_entry *entry)
 {
-    struct jc_kernel *kernel = user;
+    const struct newcomer *newcomer = user;
+    struct jc_kernel *kernel = newcomer->kernel;
+    const struct jc_variant *variant = newcomer->variant;
     struct jc_wanted wanted;
-    bool redispatch;
     jc_kernel_want(kernel, entry->words, &wanted);
-    const struct jc_variant *best =
-        jc_variant_choose(kernel, entry->words, &wanted.specialization, &redispatch);
-    if (best == entry->variant)
+    const struct jc_specialization *of = &wanted.specialization;
+    if (!jc_variant_is_better(kernel, variant, entry->variant, entry->words, of))
         return JC_OK;
-    return jc_table_set(&kernel->table, entry->words, best, true, redispatch, NULL);
+    return jc_table_set(&kernel->table, entry->words, variant, true,
+                        jc_variant_redispatches(kernel, variant, of), NULL);
 }
 
 // From here on launches can see it.
@@ -91,8 +97,9 @@ static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
         kernel->end = &variant->next;
         kernel->counts.variants++;
         // Out of memory leaves a stand-in where it is, which is right too.
+        struct newcomer newcomer = {kernel, variant};
         if (kernel->counts.stand_ins > 0)
-            jc_table_visit_stand_ins(&kernel->table, reconsider, kernel);
+            jc_table_visit_stand_ins(&kernel->table, reconsider, &newcomer);
     }
     pthread_mutex_unlock(&kernel->lock);
     return result;

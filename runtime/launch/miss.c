@@ -97,8 +97,9 @@ static void stand_in(struct jc_kernel *kernel, const struct jc_call *call,
                      const struct jc_specialization *wanted, bool remember,
                      struct jc_service *service)
 {
-    service->variant = jc_variant_choose(kernel, call->words, wanted, &service->redispatch);
+    service->variant = jc_variant_choose(kernel, call->words, wanted);
     assert(service->variant);
+    service->redispatch = jc_variant_redispatches(kernel, service->variant, wanted);
     // Without memory for it the next call comes here again.
     if (remember && jc_table_set(&kernel->table, call->words, service->variant, true,
                                  service->redispatch, NULL) == JC_OK)

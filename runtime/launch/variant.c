@@ -175,25 +175,34 @@ static bool is_right(const struct jc_kernel *kernel, const struct jc_variant *va
     return true;
 }
 
+bool jc_variant_is_better(const struct jc_kernel *kernel, const struct jc_variant *variant,
+                          const struct jc_variant *than, const uint64_t *words,
+                          const struct jc_specialization *wanted)
+{
+    if (!is_right(kernel, variant, words))
+        return false;
+    bool chosen = has_parameters_of(variant, wanted);
+    // With other parameters other values may be derived, of which the facts say nothing.
+    if (!chosen && !(variant->is_fallback &&
+                     (variant->info.generic || !kernel->scheme.derived_follow_dispatch)))
+        return false;
+    if (!than || chosen != has_parameters_of(than, wanted))
+        return !than || chosen;
+    return variant->specificity > than->specificity;
+}
+
+bool jc_variant_redispatches(const struct jc_kernel *kernel, const struct jc_variant *variant,
+                             const struct jc_specialization *wanted)
+{
+    return kernel->scheme.derived_follow_dispatch && !has_parameters_of(variant, wanted);
+}
+
 const struct jc_variant *jc_variant_choose(const struct jc_kernel *kernel, const uint64_t *words,
-                                           const struct jc_specialization *wanted,
-                                           bool *redispatch)
+                                           const struct jc_specialization *wanted)
 {
     const struct jc_variant *best = NULL;
-    bool best_chosen = false;
-    for (const struct jc_variant *at = kernel->variants; at; at = at->next) {
-        bool chosen = has_parameters_of(at, wanted);
-        // With other parameters other values may be derived, of which the facts say nothing.
-        bool usable = chosen || (at->is_fallback &&
-                                 (at->info.generic || !kernel->scheme.derived_follow_dispatch));
-        if (!usable || !is_right(kernel, at, words))
-            continue;
-        if (!best || chosen > best_chosen ||
-            (chosen == best_chosen && at->specificity > best->specificity)) {
+    for (const struct jc_variant *at = kernel->variants; at; at = at->next)
+        if (jc_variant_is_better(kernel, at, best, words, wanted))
             best = at;
-            best_chosen = chosen;
-        }
-    }
-    *redispatch = best && !best_chosen && kernel->scheme.derived_follow_dispatch;
     return best;
 }

@@ -23,7 +23,15 @@ bool jc_specialization_same(const struct jc_specialization *a, const struct jc_s
 // parameters that they want, else of those with the fallback parameters. The generic one always is
 // right, so NULL only where that is not loaded. The kernel's lock is held.
 const struct jc_variant *jc_variant_choose(const struct jc_kernel *kernel, const uint64_t *words,
-                                           const struct jc_specialization *wanted,
-                                           bool *redispatch);
+                                           const struct jc_specialization *wanted);
+
+// Whether a variant is right for such calls, and would be chosen before `than`, which is or is NULL.
+bool jc_variant_is_better(const struct jc_kernel *kernel, const struct jc_variant *variant,
+                          const struct jc_variant *than, const uint64_t *words,
+                          const struct jc_specialization *wanted);
+
+// What a variant that serves such calls needs: see struct jc_entry.
+bool jc_variant_redispatches(const struct jc_kernel *kernel, const struct jc_variant *variant,
+                             const struct jc_specialization *wanted);
 
 #endif
