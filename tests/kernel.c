@@ -582,6 +582,30 @@ static void a_wrong_kernel_says_what_to_write(void **state)
     jc_template_destroy(&tmpl);
 }
 
+static void a_launch_shape_that_no_device_has_makes_no_kernel(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *launch, *words;
+    } cases[] = {
+        {"{grid: [1, 65536], block: 32}", "launch.grid[1]: '65536' is 65536"},
+        {"{block: 32, shared: 232449}", "launch.shared: '232449' is 232449 bytes"},
+        {"{grid: [16, 16], block: 32, cluster: [8, 4]}", "launch.cluster: 8 x 4 x 1 blocks"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        struct jc_kernel *kernel;
+        struct jc_error error;
+        snprintf(text, sizeof(text), "/*jitcache\nkernel: k\nlaunch: %s\n*/\n"
+                 "extern \"C\" __global__ void k() {}\n", cases[i].launch);
+        struct jc_template *tmpl = make_template(text);
+        assert_int_equal(JC_ERROR_LIMIT, jc_kernel_create(device, tmpl, NULL, &kernel, &error));
+        if (!strstr(error.text, cases[i].words))
+            fail_msg("'%s' is not in '%s'", cases[i].words, error.text);
+        jc_template_destroy(&tmpl);
+    }
+}
+
 static void a_wrong_call_launches_nothing(void **state)
 {
     (void) state;
@@ -788,19 +812,21 @@ static void a_table_finds_everything_while_it_grows(void **state)
     (void) state;
     struct jc_table table;
     struct jc_error error;
-    struct jc_variant variants[2];
+    static _Alignas(JC_LINE) char variants[2][JC_LINE];
     for (size_t num_words = 0; num_words < 4; num_words++) {
         size_t count = num_words == 0 ? 1 : 1000;
         assert_int_equal(JC_OK, jc_table_init(&table, num_words, &error));
         for (size_t round = 0; round < 2; round++) {
             for (size_t i = 0; i < count; i++) {
                 uint64_t words[3] = {i, i / 7, ~i};
-                const struct jc_entry *entry = jc_table_find(&table, words);
-                assert_int_equal(round > 0, entry != NULL);
-                assert_int_equal(JC_OK, jc_table_set(&table, words, &variants[round], false,
-                                                     false, &error));
-                assert_ptr_equal(&variants[round], jc_table_find(&table, words)->variant);
+                jc_service service = (uintptr_t) variants[round] | round;
+                jc_service before = jc_table_find(&table, words, num_words);
+                assert_true(before == (round > 0 ? (uintptr_t) variants[0] : 0));
+                assert_int_equal(JC_OK, jc_table_set(&table, words, service, &error));
+                assert_true(jc_table_find(&table, words, num_words) == service);
             }
+            assert_int_equal(count, table.count);
+            assert_int_equal(round * count, table.num_stand_ins);
         }
         jc_table_finish(&table);
     }
@@ -823,6 +849,7 @@ int main(void)
         TEST(policy_fail_says_what_would_have_covered_the_call),
         TEST(a_variant_that_does_not_fit_is_stood_in_for_and_told_once),
         TEST(a_wrong_kernel_says_what_to_write),
+        TEST(a_launch_shape_that_no_device_has_makes_no_kernel),
         TEST(a_wrong_call_launches_nothing),
         TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),
         TEST(a_forked_child_is_told_whatever_the_parent_was_at),

@@ -24,22 +24,21 @@ static const struct jc_expression *expression_of(const struct jc_template *tmpl,
     return index == JC_SHAPE_SHARED ? launch->shared : launch->cluster[index - JC_SHAPE_CLUSTER];
 }
 
-static void find_limits(const struct jc_device *device, unsigned index, int64_t *min, int64_t *max)
+static uint32_t find_limit(const struct jc_device *device, unsigned index)
 {
-    *min = index < JC_SHAPE_BLOCK || index == JC_SHAPE_SHARED ? 0 : 1;
     if (index < JC_SHAPE_BLOCK)
-        *max = device->max_grid[index];
-    else if (index < JC_SHAPE_SHARED)
-        *max = device->max_block[index - JC_SHAPE_BLOCK];
-    else
-        *max = index == JC_SHAPE_SHARED ? device->info.max_shared : MAX_CLUSTER;
+        return device->max_grid[index];
+    if (index < JC_SHAPE_SHARED)
+        return device->max_block[index - JC_SHAPE_BLOCK];
+    return index == JC_SHAPE_SHARED ? device->info.max_shared : MAX_CLUSTER;
 }
 
-static enum jc_result refuse_number(const struct jc_shape *shape,
-                                    const struct jc_expression *expression, unsigned index,
-                                    int64_t value, int64_t min, int64_t max,
-                                    struct jc_error *error)
+static enum jc_result refuse_number(const struct jc_shape *shape, const struct jc_formula *formula,
+                                    int64_t value, struct jc_error *error)
 {
+    const struct jc_expression *expression = formula->source->expression;
+    unsigned index = formula->index;
+    int64_t min = jc_shape_min(index), max = formula->max;
     if (value < min)
         return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.%s: '%s' is %" PRId64 ", and the least"
                        " is %" PRId64 "; correct the arguments, or the expression with max()",
@@ -64,19 +63,19 @@ static enum jc_result add_number(struct jc_shape *shape, const struct jc_known *
     *fixed = index < JC_SHAPE_SHARED || (index > JC_SHAPE_SHARED && shape->has_cluster);
     if (!expression)
         return JC_OK;
-    struct jc_varying *varying = &shape->varying[shape->num_varying];
-    varying->index = index;
-    find_limits(device, index, &varying->min, &varying->max);
-    jc_formula_init(&varying->formula, expression, known);
+    struct jc_formula *varying = &shape->varying[shape->num_varying];
+    jc_formula_init(varying, &shape->sources[shape->num_varying], expression, known);
+    varying->index = (uint8_t) index;
+    varying->max = find_limit(device, index);
     int64_t value;
-    if (!jc_formula_is_constant(&varying->formula, &value)) {
+    if (!jc_formula_is_constant(varying, &value)) {
         shape->num_varying++;
         shape->block_varies |= index >= JC_SHAPE_BLOCK && index < JC_SHAPE_SHARED;
         shape->cluster_varies |= index >= JC_SHAPE_CLUSTER;
         return JC_OK;
     }
-    if (value < varying->min || value > varying->max)
-        return refuse_number(shape, expression, index, value, varying->min, varying->max, error);
+    if (value < jc_shape_min(index) || value > varying->max)
+        return refuse_number(shape, varying, value, error);
     *fixed = (unsigned) value;
     shape->is_empty |= index < JC_SHAPE_BLOCK && value == 0;
     return JC_OK;
@@ -92,6 +91,16 @@ static enum jc_result check_device(const struct jc_shape *shape, const struct jc
                    " %s; use a template without", shape->tmpl->name, device->info.ordinal,
                    device->info.name, device->capability,
                    lacks_cluster ? "clusters" : "cooperative launches");
+}
+
+static enum jc_result check_cluster(const struct jc_shape *shape, struct jc_error *error)
+{
+    const unsigned *cluster = shape->cluster;
+    if (shape->cluster_varies || cluster[0] * cluster[1] * cluster[2] <= MAX_CLUSTER)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: %u x %u x %u blocks, and a cluster"
+                   " has %d at most; make it smaller", shape->tmpl->name, cluster[0], cluster[1],
+                   cluster[2], MAX_CLUSTER);
 }
 
 static void add_attributes(struct jc_shape *shape)
@@ -121,12 +130,14 @@ enum jc_result jc_shape_init(struct jc_shape *shape, const struct jc_template *t
     enum jc_result result = check_device(shape, device, error);
     for (unsigned i = 0; i < JC_SHAPE_SIZE && result == JC_OK; i++)
         result = add_number(shape, known, device, i, error);
+    if (result == JC_OK)
+        result = check_cluster(shape, error);
     if (result != JC_OK)
         return result;
     add_attributes(shape);
     shape->has_workspace = launch->workspace != NULL;
     if (shape->has_workspace)
-        jc_formula_init(&shape->workspace, launch->workspace, known);
+        jc_formula_init(&shape->workspace, &shape->workspace_source, launch->workspace, known);
     return JC_OK;
 }
 
@@ -145,6 +156,22 @@ bool jc_shape_has_large_cluster(const struct jc_shape *shape)
                                   cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER);
 }
 
+static uint64_t threads_of(const unsigned *block)
+{
+    return (uint64_t) block[0] * block[1] * block[2];
+}
+
+bool jc_shape_check(const struct jc_shape *shape, const struct jc_cu_launch_config *config,
+                    const unsigned cluster[3])
+{
+    if (threads_of(config->block) > shape->max_threads)
+        return false;
+    for (unsigned i = 0; i < 3 && shape->has_cluster; i++)
+        if (config->grid[i] % cluster[i] != 0)
+            return false;
+    return true;
+}
+
 static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigned *block,
                                      struct jc_error *error)
 {
@@ -157,13 +184,14 @@ static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigne
 enum jc_result jc_shape_bind(struct jc_shape *shape, const struct jc_module *module,
                              struct jc_error *error)
 {
+    shape->function = module->function;
     shape->max_threads = module->max_threads;
     for (unsigned i = 0; i < shape->num_varying; i++)
         if (shape->varying[i].index == JC_SHAPE_SHARED)
             shape->varying[i].max = module->dynamic_shared;
     shape->config.attributes = shape->attributes;
     shape->config.num_attributes = shape->num_attributes;
-    if (!shape->block_varies && jc_shape_threads(shape->config.block) > shape->max_threads)
+    if (!shape->block_varies && threads_of(shape->config.block) > shape->max_threads)
         return refuse_threads(shape, shape->config.block, error);
     return JC_OK;
 }
@@ -175,19 +203,18 @@ enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slot
     memcpy(row, shape->config.row, sizeof(shape->config.row));
     memcpy(row + JC_SHAPE_CLUSTER, shape->cluster, sizeof(shape->cluster));
     for (unsigned i = 0; i < shape->num_varying; i++) {
-        const struct jc_varying *varying = &shape->varying[i];
+        const struct jc_formula *varying = &shape->varying[i];
         int64_t value = 0;
         struct jc_error why = {{0}};
-        enum jc_result result = jc_formula_interpret(&varying->formula, slots, &value, &why);
+        enum jc_result result = jc_formula_interpret(varying, slots, &value, &why);
         if (result != JC_OK)
             return jc_fail(error, result, "%s: launch.%s: %s", shape->tmpl->name,
                            names[varying->index], why.text);
-        if (value < varying->min || value > varying->max)
-            return refuse_number(shape, varying->formula.expression, varying->index, value,
-                                 varying->min, varying->max, error);
+        if (value < jc_shape_min(varying->index) || value > varying->max)
+            return refuse_number(shape, varying, value, error);
         row[varying->index] = (unsigned) value;
     }
-    if (jc_shape_threads(row + JC_SHAPE_BLOCK) > shape->max_threads)
+    if (threads_of(row + JC_SHAPE_BLOCK) > shape->max_threads)
         return refuse_threads(shape, row + JC_SHAPE_BLOCK, error);
     return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: a grid of %u x %u x %u blocks is not"
                    " made of clusters of %u x %u x %u; round the grid up with align()",
@@ -204,5 +231,5 @@ enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int
     if (result != JC_OK)
         return jc_fail(error, result, "%s: launch.workspace: %s", shape->tmpl->name, why.text);
     return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.workspace: '%s' is %" PRId64 " bytes",
-                   shape->tmpl->name, shape->workspace.expression->text, value);
+                   shape->tmpl->name, shape->workspace_source.expression->text, value);
 }
