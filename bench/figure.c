@@ -54,6 +54,14 @@ static struct samples differences(const struct samples *from, const struct sampl
     return all;
 }
 
+double bench_difference(const struct samples *from, const struct samples *control)
+{
+    struct samples all = differences(from, control);
+    double median = quantile(&all, 0.5);
+    free(all.values);
+    return median;
+}
+
 // The median, and where it lies with 95 % certainty: the order statistics that a binomial
 // distribution says, whatever the distribution of the samples.
 static void print_difference(const char *what, struct samples *all)
@@ -78,7 +86,8 @@ static void print_row(struct figure *figure)
         printf("%12s\n", "-");
     if (alike.count) {
         print_difference("added", &added);
-        print_difference("the control against itself", &alike);
+        print_difference(
+            figure->paused ? "the control after a pause" : "the control against itself", &alike);
     } else {
         free(added.values);
     }
@@ -100,6 +109,7 @@ static void print_object(const struct figure *figure)
     print_samples("measured", &figure->measured);
     print_samples("control", &figure->control);
     print_samples("again", &figure->again);
+    printf(", \"paused\": %s", figure->paused ? "true" : "false");
     printf("}");
 }
 

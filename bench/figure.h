@@ -23,6 +23,7 @@ struct figure {
     // The control once more. Where it was taken, samples of one index were taken side by side: what
     // counts are their differences, and how far the control differs from itself.
     struct samples again;
+    bool paused; // `again` is the control after a pause as long as what is added for one thread
 };
 
 // Microseconds that only grow.
@@ -31,6 +32,9 @@ double bench_now_us(void);
 // Adds a value, or the time since `start_us`. Ends the program when out of memory.
 void bench_add(struct samples *samples, double value);
 void bench_add_since(struct samples *samples, double start_us);
+
+// The median of differences between samples that were taken side by side.
+double bench_difference(const struct samples *from, const struct samples *control);
 
 // Prints all of them as a table, or as one JSON object with every sample, and releases the samples.
 void bench_print(const char *benchmark, bool json, struct figure *figures, size_t count);

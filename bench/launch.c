@@ -5,6 +5,10 @@
 // same functions and the same grids in the same order, since another function than the one before
 // costs the driver more.
 //
+// Several threads wait for one another in the driver, and how they do changes when they come a
+// little later. So their second control is not a bare launch again, but one after a pause as long
+// as what the library adds for one thread.
+//
 //   bench-launch [--json]
 //
 // With a driver that does nothing (LD_LIBRARY_PATH=BUILD/bench/empty) what is added is seen to the
@@ -173,6 +177,38 @@ __attribute__((noinline)) static int own_block(const struct bench *bench, struct
     return failed;
 }
 
+// Turns of an empty loop before each launch of paused_block.
+static unsigned pause_turns;
+
+static void wait_turns(unsigned turns)
+{
+    for (unsigned i = 0; i < turns; i++)
+        __asm__ volatile("");
+}
+
+static void set_pause(double pause_ns)
+{
+    enum { TURNS = 10000000 };
+    double start_us = bench_now_us();
+    wait_turns(TURNS);
+    double turn_ns = (bench_now_us() - start_us) * 1e3 / TURNS;
+    pause_turns = pause_ns > 0 ? (unsigned) (pause_ns / turn_ns) : 0;
+}
+
+__attribute__((noinline)) static int paused_block(const struct bench *bench, struct call *call,
+                                                  size_t launches)
+{
+    int failed = 0;
+    for (size_t i = 0; i < launches; i++) {
+        call->n = counts[i % NUM_COUNTS];
+        wait_turns(pause_turns);
+        failed |= bench->session->cuLaunchKernelEx(&bench->configs[i % NUM_COUNTS],
+                                                   bench->functions[i % NUM_COUNTS],
+                                                   call->bare_args, NULL);
+    }
+    return failed;
+}
+
 typedef int block_function(const struct bench *bench, struct call *call, size_t launches);
 
 // Nanoseconds of one launch.
@@ -277,7 +313,7 @@ static void collect(struct crew *crew)
 // One block of every thread at once; the first one drains the GPU after it.
 static void work_once(struct crew *crew, size_t index, struct call *call, size_t turn)
 {
-    block_function *const blocks[] = {bare_block, own_block, bare_block};
+    block_function *const blocks[] = {bare_block, own_block, paused_block};
     wait_for_all(crew);
     double start_ns = thread_now_ns(crew);
     if (blocks[turn](crew->bench, call, crew->launches))
@@ -319,6 +355,7 @@ static void bench_threads(struct session *session, size_t num_threads, struct fi
              num_threads == 1 ? "" : "s");
     figure->unit = "ns";
     figure->over_control = true;
+    figure->paused = true;
     crew.launches = session->real ? 960 / num_threads : 20000;
     crew.rounds = WARM_BLOCKS + (session->real ? 200 : 60);
     for (size_t i = 0; i < num_threads; i++) {
@@ -344,6 +381,7 @@ int main(int argc, char **argv)
     bench_session_init(&session);
     for (size_t i = 0; i < NUM_CASES; i++)
         bench_case(&session, &cases[i], &figures[i]);
+    set_pause(bench_difference(&figures[FACETS].measured, &figures[FACETS].control));
     for (size_t i = 0; i < NUM_THREADED; i++)
         bench_threads(&session, num_threads[i], &figures[NUM_CASES + i]);
     snprintf(benchmark, sizeof(benchmark), "launch, %s", session.info.name);

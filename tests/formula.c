@@ -60,8 +60,9 @@ static void folds_what_is_known(void **state)
     fixture_init(&fixture, 8, 512);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct jc_formula formula;
+        struct jc_formula_source source;
         int64_t value;
-        jc_formula_init(&formula, compile(&fixture, cases[i].text), &fixture.known);
+        jc_formula_init(&formula, &source, compile(&fixture, cases[i].text), &fixture.known);
         assert_false(formula.interpreted);
         assert_int_equal(cases[i].is_constant, jc_formula_is_constant(&formula, &value));
         assert_int_equal(cases[i].num_steps, formula.num_steps);
@@ -128,7 +129,8 @@ static void computes_what_the_interpreter_computes(void **state)
             continue;
         }
         struct jc_formula formula;
-        jc_formula_init(&formula, expression, &fixture.known);
+        struct jc_formula_source source;
+        jc_formula_init(&formula, &source, expression, &fixture.known);
         folded += !formula.interpreted;
         for (unsigned i = 0; i < 20; i++) {
             int64_t slots[NUM_SLOTS] = {draw_number(), draw_number(), fixture.numbers[2],
@@ -155,7 +157,8 @@ static void a_failure_has_the_interpreter_s_words(void **state)
     struct fixture fixture;
     fixture_init(&fixture, 8, 0);
     struct jc_formula formula;
-    jc_formula_init(&formula, compile(&fixture, "n * T / m"), &fixture.known);
+    struct jc_formula_source source;
+    jc_formula_init(&formula, &source, compile(&fixture, "n * T / m"), &fixture.known);
     int64_t slots[NUM_SLOTS] = {3, 0, -1, -1}, value;
     struct jc_error error = {{0}};
     assert_false(jc_formula_eval(&formula, slots, &value));

@@ -131,12 +131,13 @@ static void compare_calls(const struct jc_template *tmpl, const struct jc_scheme
         const char *parameters[3], *got_parameters[3];
         struct jc_facet facets[JC_MAX_ARGUMENTS], got_facets[JC_MAX_ARGUMENTS];
         expect(tmpl, given, F, parameters, facets);
-        jc_scheme_specialize(scheme, call.words, got_parameters, got_facets);
+        jc_scheme_specialize(scheme, jc_call_words(scheme, &call), got_parameters, got_facets);
         expect_same(tmpl, parameters, facets, got_parameters, got_facets);
         uint64_t words[JC_MAX_WORDS];
         const struct jc_specialization of = {tmpl, got_parameters, got_facets};
         assert_true(jc_scheme_words(scheme, &of, words));
-        assert_memory_equal(call.words, words, scheme->num_words * sizeof(words[0]));
+        assert_memory_equal(jc_call_words(scheme, &call), words,
+                            scheme->num_words * sizeof(words[0]));
     }
 }
 

@@ -15,6 +15,7 @@ struct entry {
 
 struct folding {
     struct jc_formula *formula;
+    struct jc_step *steps;
     struct entry stack[64];
     unsigned size;
     unsigned computed; // entries of the stack that steps have computed
@@ -34,7 +35,7 @@ static void add_step(struct folding *folding, unsigned operation, enum jc_operan
         folding->failed = true;
         return;
     }
-    formula->steps[formula->num_steps++] = (struct jc_step){
+    folding->steps[formula->num_steps++] = (struct jc_step){
         .operation = (uint8_t) operation, .operand_from = (uint8_t) from, .reversed = reversed,
         .operand = operand};
 }
@@ -88,7 +89,7 @@ static bool merge_factor(struct folding *folding, int64_t factor)
     struct jc_formula *formula = folding->formula;
     if (formula->num_steps == 0 || factor <= 0)
         return false;
-    struct jc_step *last = &formula->steps[formula->num_steps - 1];
+    struct jc_step *last = &folding->steps[formula->num_steps - 1];
     int64_t product;
     if (last->operation != JC_OP_MULTIPLY || last->operand_from != JC_OPERAND_NUMBER ||
         last->operand <= 0 || __builtin_mul_overflow(last->operand, factor, &product))
@@ -192,13 +193,71 @@ static void fold(struct folding *folding, const struct jc_expression *expression
         compute(folding, &folding->stack[0]);
 }
 
-void jc_formula_init(struct jc_formula *formula, const struct jc_expression *expression,
-                     const struct jc_known *known)
+void jc_formula_init(struct jc_formula *formula, struct jc_formula_source *source,
+                     const struct jc_expression *expression, const struct jc_known *known)
 {
-    *formula = (struct jc_formula){.expression = expression, .known = known};
-    struct folding folding = {.formula = formula};
+    *source = (struct jc_formula_source){.expression = expression, .known = known};
+    *formula = (struct jc_formula){.source = source, .steps = source->steps};
+    struct folding folding = {.formula = formula, .steps = source->steps};
     fold(&folding, expression, known);
     formula->interpreted = folding.failed;
+    if (folding.failed)
+        formula->num_steps = 0;
+    if (formula->num_steps <= JC_FORMULA_INLINE) {
+        memcpy(formula->first, source->steps, sizeof(formula->first));
+        formula->steps = formula->first;
+    }
+}
+
+static unsigned apply_step(const struct jc_step *step, int64_t a, int64_t b, int64_t *r)
+{
+    switch (step->operation) {
+#define CASE(name, function) case name: return function(a, b, r);
+    JC_OPERATIONS(CASE)
+#undef CASE
+    case JC_STEP_SHIFT_DOWN:
+        *r = a >> b;
+        return JC_FAULT_NONE;
+    case JC_STEP_SHIFT_UP:
+        *r = (a >> b) + ((a & ((INT64_C(1) << b) - 1)) != 0);
+        return JC_FAULT_NONE;
+    case JC_STEP_ROUND_UP:
+        return jc_op_multiply((a >> b) + ((a & ((INT64_C(1) << b) - 1)) != 0), INT64_C(1) << b, r);
+    case JC_STEP_MASK:
+        *r = a & b;
+        return JC_FAULT_NONE;
+    }
+    return JC_FAULT_NONE;
+}
+
+static bool run_steps(const struct jc_formula *formula, const int64_t *slots, int64_t *value)
+{
+    int64_t top = formula->starts_at_slot ? slots[formula->start] : formula->start;
+    int64_t below[JC_FORMULA_DEPTH];
+    unsigned depth = 0, fault = 0;
+    const struct jc_step *step = formula->steps, *end = step + formula->num_steps;
+    for (; step < end; step++) {
+        int64_t operand = step->operand;
+        if (step->operand_from == JC_OPERAND_SLOT)
+            operand = slots[operand];
+        if (step->operation == JC_STEP_PUSH) {
+            below[depth++] = top;
+            top = operand;
+            continue;
+        }
+        if (step->operand_from == JC_OPERAND_STACK)
+            operand = below[--depth];
+        fault |= step->reversed ? apply_step(step, operand, top, &top)
+                                : apply_step(step, top, operand, &top);
+    }
+    *value = top;
+    return fault == 0;
+}
+
+bool jc_formula_run(const struct jc_formula *formula, const int64_t *slots, int64_t *value)
+{
+    return (!formula->interpreted && run_steps(formula, slots, value)) ||
+           jc_formula_interpret(formula, slots, value, NULL) == JC_OK;
 }
 
 bool jc_formula_is_constant(const struct jc_formula *formula, int64_t *value)
@@ -212,12 +271,13 @@ bool jc_formula_is_constant(const struct jc_formula *formula, int64_t *value)
 enum jc_result jc_formula_interpret(const struct jc_formula *formula, const int64_t *slots,
                                     int64_t *value, struct jc_error *error)
 {
-    const struct jc_known *known = formula->known;
+    const struct jc_formula_source *source = formula->source;
+    const struct jc_known *known = source->known;
     int64_t all[MAX_SLOTS];
     assert(known->num_slots <= MAX_SLOTS);
-    for (size_t i = 0; i < formula->expression->num_uses; i++) {
-        unsigned slot = formula->expression->uses[i];
+    for (size_t i = 0; i < source->expression->num_uses; i++) {
+        unsigned slot = source->expression->uses[i];
         all[slot] = known->is_known[slot] ? known->numbers[slot] : slots[slot];
     }
-    return jc_expression_eval(formula->expression, all, value, error);
+    return jc_expression_eval(source->expression, all, value, error);
 }

@@ -5,6 +5,9 @@
 // two with a constant: ceildiv(n, 256) is a shift. Steps work on one number, the top of a stack
 // that is rarely deeper; no step knows more of faults than that there was one. An expression that
 // fails, and one that is too long to be a formula, is computed as written, by jc_expression_eval.
+//
+// Between two launches the driver has the caches for itself, so what counts is how many lines of
+// memory are touched: a formula of up to two steps is one line, the rest of it lies elsewhere.
 
 #ifndef JC_FORMULA_H
 #define JC_FORMULA_H
@@ -40,21 +43,32 @@ struct jc_step {
 };
 
 #define JC_FORMULA_STEPS 12
+#define JC_FORMULA_INLINE 2
 #define JC_FORMULA_DEPTH 4
 
-struct jc_formula {
+// What a formula is made from, and its steps where there are many.
+struct jc_formula_source {
     const struct jc_expression *expression;
     const struct jc_known *known;
-    bool interpreted; // too long: no steps
-    bool starts_at_slot;
-    uint8_t num_steps;
-    int64_t start; // a slot, or the number it starts with; without steps that is the value
     struct jc_step steps[JC_FORMULA_STEPS];
 };
 
-// Never fails: what cannot be folded is interpreted.
-void jc_formula_init(struct jc_formula *formula, const struct jc_expression *expression,
-                     const struct jc_known *known);
+struct jc_formula {
+    uint8_t num_steps;
+    bool interpreted; // too long: no steps
+    bool starts_at_slot;
+    uint8_t index; // the owner's
+    uint32_t max;  // the owner's
+    int64_t start; // a slot, or the number it starts with; without steps that is the value
+    const struct jc_step *steps; // `first`, or the source's
+    struct jc_step first[JC_FORMULA_INLINE];
+    const struct jc_formula_source *source;
+};
+_Static_assert(sizeof(struct jc_formula) == 64, "a formula is a line of the cache");
+
+// Never fails: what cannot be folded is interpreted. Neither of the two may be moved afterwards.
+void jc_formula_init(struct jc_formula *formula, struct jc_formula_source *source,
+                     const struct jc_expression *expression, const struct jc_known *known);
 
 // Whether it is the same number for every call.
 bool jc_formula_is_constant(const struct jc_formula *formula, int64_t *value);
@@ -64,62 +78,35 @@ bool jc_formula_is_constant(const struct jc_formula *formula, int64_t *value);
 enum jc_result jc_formula_interpret(const struct jc_formula *formula, const int64_t *slots,
                                     int64_t *value, struct jc_error *error);
 
-static inline unsigned jc_step_apply(const struct jc_step *step, int64_t a, int64_t b, int64_t *r)
-{
-    switch (step->operation) {
-#define CASE(name, function) case name: return function(a, b, r);
-    JC_OPERATIONS(CASE)
-#undef CASE
-    case JC_STEP_SHIFT_DOWN:
-        *r = a >> b;
-        return JC_FAULT_NONE;
-    case JC_STEP_SHIFT_UP:
-        *r = (a >> b) + ((a & ((INT64_C(1) << b) - 1)) != 0);
-        return JC_FAULT_NONE;
-    case JC_STEP_ROUND_UP:
-        return jc_op_multiply((a >> b) + ((a & ((INT64_C(1) << b) - 1)) != 0), INT64_C(1) << b, r);
-    case JC_STEP_MASK:
-        *r = a & b;
-        return JC_FAULT_NONE;
-    }
-    return JC_FAULT_NONE;
-}
+// Runs the steps of whatever kind, or answers false where the expression fails.
+bool jc_formula_run(const struct jc_formula *formula, const int64_t *slots, int64_t *value);
 
-// Runs the steps. False: it has to be interpreted.
-static inline bool jc_formula_run(const struct jc_formula *formula, const int64_t *slots,
-                                  int64_t *value)
+// The one step that most grids and paddings are: a rounding to a power of two, without asking
+// which.
+static inline bool jc_step_round(const struct jc_step *step, int64_t number, int64_t *value)
 {
-    if (formula->interpreted)
-        return false;
-    int64_t top = formula->starts_at_slot ? slots[formula->start] : formula->start;
-    int64_t below[JC_FORMULA_DEPTH];
-    unsigned depth = 0, fault = 0;
-    const struct jc_step *step = formula->steps, *end = step + formula->num_steps;
-    for (; step < end; step++) {
-        int64_t operand = step->operand;
-        if (step->operand_from == JC_OPERAND_SLOT)
-            operand = slots[operand];
-        if (step->operation == JC_STEP_PUSH) {
-            below[depth++] = top;
-            top = operand;
-            continue;
-        }
-        if (step->operand_from == JC_OPERAND_STACK)
-            operand = below[--depth];
-        fault |= step->reversed ? jc_step_apply(step, operand, top, &top)
-                                : jc_step_apply(step, top, operand, &top);
-    }
-    *value = top;
-    return fault == 0;
+    unsigned shift = (unsigned) step->operand;
+    unsigned back = step->operation == JC_STEP_ROUND_UP ? shift : 0;
+    int64_t rest = number & ((INT64_C(1) << shift) - 1);
+    int64_t quotient = (number >> shift) + ((step->operation != JC_STEP_SHIFT_DOWN) & (rest != 0));
+    *value = (int64_t) ((uint64_t) quotient << back);
+    return *value >> back == quotient;
 }
 
 // Computes it, or answers false where it fails: jc_formula_interpret then says how.
 static inline bool jc_formula_eval(const struct jc_formula *formula, const int64_t *slots,
                                    int64_t *value)
 {
-    if (__builtin_expect(jc_formula_run(formula, slots, value), true))
+    if (formula->num_steps == 0 && !formula->interpreted) {
+        *value = formula->starts_at_slot ? slots[formula->start] : formula->start;
         return true;
-    return jc_formula_interpret(formula, slots, value, NULL) == JC_OK;
+    }
+    const struct jc_step *step = &formula->first[0];
+    bool rounds = formula->num_steps == 1 && formula->starts_at_slot &&
+                  step->operation >= JC_STEP_SHIFT_DOWN && step->operation <= JC_STEP_ROUND_UP;
+    if (rounds && jc_step_round(step, slots[formula->start], value))
+        return true;
+    return jc_formula_run(formula, slots, value);
 }
 
 #endif

@@ -25,10 +25,11 @@ static const struct jc_variant *find(struct jc_kernel *kernel, const struct jc_s
     uint64_t words[JC_MAX_WORDS];
     bool wanted = jc_scheme_words(&kernel->scheme, of, words);
     pthread_mutex_lock(&kernel->lock);
-    const struct jc_entry *entry = wanted ? jc_table_find(&kernel->table, words) : NULL;
+    jc_service service =
+        wanted ? jc_table_find(&kernel->table, words, kernel->scheme.num_words) : 0;
     const struct jc_variant *variant = wanted ? NULL : kernel->variants;
-    if (entry && !entry->stands_in)
-        variant = entry->variant;
+    if (!(service & JC_SERVICE_STANDS_IN) && service)
+        variant = jc_service_variant(service);
     while (variant && !jc_specialization_same(&variant->specialization, of))
         variant = variant->next;
     pthread_mutex_unlock(&kernel->lock);
@@ -69,18 +70,26 @@ struct newcomer {
 };
 
 // A stand-in gives way to a variant that serves its calls better.
-static enum jc_result reconsider(void *user, const struct jc_entry *entry)
+static enum jc_result reconsider(void *user, const uint64_t *words, jc_service service)
 {
     const struct newcomer *newcomer = user;
     struct jc_kernel *kernel = newcomer->kernel;
     const struct jc_variant *variant = newcomer->variant;
     struct jc_wanted wanted;
-    jc_kernel_want(kernel, entry->words, &wanted);
+    jc_kernel_want(kernel, words, &wanted);
     const struct jc_specialization *of = &wanted.specialization;
-    if (!jc_variant_is_better(kernel, variant, entry->variant, entry->words, of))
+    if (!jc_variant_is_better(kernel, variant, jc_service_variant(service), words, of))
         return JC_OK;
-    return jc_table_set(&kernel->table, entry->words, variant, true,
-                        jc_variant_redispatches(kernel, variant, of), NULL);
+    bool redispatch = jc_variant_redispatches(kernel, variant, of);
+    return jc_table_set(&kernel->table, words, jc_kernel_service(variant, true, redispatch), NULL);
+}
+
+jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, bool redispatch)
+{
+    const struct jc_shape *shape = &variant->shape;
+    bool plain = shape->num_varying == 0 && !shape->is_empty && !redispatch;
+    return (uintptr_t) variant | (stands_in ? JC_SERVICE_STANDS_IN : 0) |
+           (redispatch ? JC_SERVICE_REDISPATCH : 0) | (plain ? JC_SERVICE_PLAIN : 0);
 }
 
 // From here on launches can see it.
@@ -91,15 +100,15 @@ static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
     enum jc_result result = JC_OK;
     pthread_mutex_lock(&kernel->lock);
     if (jc_scheme_words(&kernel->scheme, &variant->specialization, words))
-        result = jc_table_set(&kernel->table, words, variant, false, false, error);
+        result = jc_table_set(&kernel->table, words, jc_kernel_service(variant, false, false),
+                              error);
     if (result == JC_OK) {
         *kernel->end = variant;
         kernel->end = &variant->next;
         kernel->counts.variants++;
         // Out of memory leaves a stand-in where it is, which is right too.
         struct newcomer newcomer = {kernel, variant};
-        if (kernel->counts.stand_ins > 0)
-            jc_table_visit_stand_ins(&kernel->table, reconsider, &newcomer);
+        jc_table_visit_stand_ins(&kernel->table, reconsider, &newcomer);
     }
     pthread_mutex_unlock(&kernel->lock);
     return result;
@@ -327,13 +336,12 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         result = jc_driver_check_process(device->driver, error);
     if (result != JC_OK)
         return result;
-    struct jc_kernel *kernel = calloc(1, sizeof(*kernel));
+    struct jc_kernel *kernel = aligned_alloc(JC_LINE, sizeof(*kernel));
     if (!kernel)
         return jc_fail_memory(error);
     int saved = errno;
-    kernel->device = device;
-    kernel->tmpl = tmpl;
-    kernel->policy = params.policy;
+    *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl, .policy = params.policy,
+                                 .launch = device->driver->cuLaunchKernelEx};
     kernel->end = &kernel->variants;
     pthread_mutex_init(&kernel->making, NULL);
     pthread_mutex_init(&kernel->lock, NULL);
@@ -382,7 +390,7 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
         return jc_scheme_refuse(&kernel->scheme, args, error);
     struct jc_wanted wanted;
     const struct jc_variant *variant;
-    jc_kernel_want(kernel, call.words, &wanted);
+    jc_kernel_want(kernel, jc_call_words(&kernel->scheme, &call), &wanted);
     pthread_mutex_lock(&kernel->making);
     result = jc_kernel_make(kernel, &wanted.specialization, &variant, error);
     pthread_mutex_unlock(&kernel->making);

@@ -13,8 +13,10 @@
 #include "table.h"
 #include "runtime/source.h"
 
-// A loaded variant. Immutable once it is in its kernel's list.
+// A loaded variant. Immutable once it is in its kernel's list. What launches read of it, the shape,
+// comes first; it lies at a multiple of JC_LINE.
 struct jc_variant {
+    struct jc_shape shape;
     struct jc_variant *next;
     struct jc_kernel_variant info;
     struct jc_arena arena; // of what follows
@@ -25,21 +27,23 @@ struct jc_variant {
     uint64_t *need;
     unsigned specificity;
     struct jc_known known;
-    struct jc_shape shape;
     const struct jc_module *module;
 };
 
 struct jc_kernel {
-    struct jc_device *device;
+    _Alignas(JC_LINE) struct jc_device *device;
     const struct jc_template *tmpl;
+    const char **fallback; // the generic variant's value of each parameter
     enum jc_policy policy;
+    struct jc_table table;
+    // Together with the table's root and what the scheme begins with: the line that launches read.
+    int (*launch)(const struct jc_cu_launch_config *config, CUfunction function, void **arguments,
+                  void **extra); // the driver's cuLaunchKernelEx
+    struct jc_scheme scheme;
+
     struct jc_arena arena;
     struct jc_setting *parameters, *ranges; // for plans: those given, and bound numbers
     size_t num_parameters, num_ranges;
-    const char **fallback; // the generic variant's value of each parameter
-
-    struct jc_scheme scheme;
-    struct jc_table table;
 
     // Held while a variant is made, so that each is made once. Never held by a launch that does not
     // make one. Taken before `lock`, the context's lock and the device's.
@@ -54,6 +58,11 @@ struct jc_kernel {
 
 // What its variants are compiled for: "sm_90a".
 const char *jc_kernel_arch(const struct jc_kernel *kernel);
+
+_Static_assert(offsetof(struct jc_kernel, table.root) % JC_LINE == 0 &&
+                   offsetof(struct jc_kernel, scheme.passed) -
+                           offsetof(struct jc_kernel, table.root) <= JC_LINE,
+               "what every launch reads is a line");
 
 // Finds the variant loaded, or makes it: obtains, loads and lists it, and sends the calls that want
 // it there, and those that it serves better than another does. `making` is held, `lock` is not.
@@ -70,15 +79,12 @@ struct jc_wanted {
 void jc_kernel_want(const struct jc_kernel *kernel, const uint64_t *words,
                     struct jc_wanted *wanted);
 
-// What serves a call.
-struct jc_service {
-    const struct jc_variant *variant;
-    bool redispatch; // see struct jc_entry
-};
+// A variant as the table has it.
+jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, bool redispatch);
 
 // Serves a call whose words are not in the table, as the kernel's policy says. The errors of
 // jc_kernel_resolve.
 enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
-                              struct jc_service *service, struct jc_error *error);
+                              jc_service *service, struct jc_error *error);
 
 #endif

@@ -6,11 +6,11 @@
 
 // What a call comes to, before it is handed to the driver or to the caller.
 struct prepared {
-    struct jc_call call;
     const struct jc_variant *variant;
     struct jc_cu_launch_config config;
-    unsigned cluster[3]; // set where the shape has one
     bool is_empty;
+    unsigned cluster[3]; // set where the shape has one
+    struct jc_call call; // the last, of which little is used
 };
 
 static enum jc_result refuse(struct jc_kernel *kernel, void *const *args, struct jc_error *error)
@@ -33,6 +33,7 @@ static inline void *const *arrange(const struct jc_scheme *scheme, void *const *
     return pointers;
 }
 
+__attribute__((always_inline))
 static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, void *const *args,
                                      struct prepared *prepared, struct jc_error *error)
 {
@@ -40,20 +41,24 @@ static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, voi
     const struct jc_scheme *scheme = &kernel->scheme;
     if (__builtin_expect(!jc_scheme_read(scheme, args, call), false))
         return refuse(kernel, args, error);
-    struct jc_service service;
-    const struct jc_entry *entry = jc_table_find(&kernel->table, call->words);
-    if (__builtin_expect(entry != NULL, true)) {
-        service = (struct jc_service){entry->variant, entry->redispatch};
-    } else {
+    jc_service service =
+        jc_table_find(&kernel->table, jc_call_words(scheme, call), scheme->num_words);
+    if (__builtin_expect(!service, false)) {
         enum jc_result result = jc_kernel_miss(kernel, stream, call, &service, error);
         if (result != JC_OK)
             return result;
     }
-    prepared->variant = service.variant;
-    if (__builtin_expect(service.redispatch, false) &&
-        !jc_scheme_redispatch(scheme, &service.variant->specialization, call))
+    const struct jc_variant *variant = jc_service_variant(service);
+    const struct jc_shape *shape = &variant->shape;
+    prepared->variant = variant;
+    if (service & JC_SERVICE_PLAIN) {
+        prepared->config = shape->config;
+        prepared->is_empty = false;
+        return JC_OK;
+    }
+    if (__builtin_expect(service & JC_SERVICE_REDISPATCH, false) &&
+        !jc_scheme_redispatch(scheme, &variant->specialization, call))
         return refuse(kernel, args, error);
-    const struct jc_shape *shape = &service.variant->shape;
     if (__builtin_expect(
             !jc_shape_compute(shape, call->slots, &prepared->config, prepared->cluster,
                               &prepared->is_empty), false))
@@ -83,7 +88,7 @@ enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *c
         return jc_shape_refuse_workspace(shape, prepared.call.slots, error);
     memcpy(launch->grid, prepared.config.grid, sizeof(launch->grid));
     memcpy(launch->block, prepared.config.block, sizeof(launch->block));
-    memcpy(launch->cluster, shape->has_cluster ? prepared.cluster : shape->cluster,
+    memcpy(launch->cluster, shape->cluster_varies ? prepared.cluster : shape->cluster,
            sizeof(launch->cluster));
     launch->shared = prepared.config.shared;
     launch->cooperative = kernel->tmpl->launch.cooperative;
@@ -100,6 +105,7 @@ enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *c
 }
 
 // The cluster is the one attribute that can follow from the call.
+__attribute__((noinline, cold))
 static void set_cluster(const struct jc_shape *shape, const unsigned *cluster,
                         struct jc_cu_launch_attribute *attributes)
 {
@@ -125,13 +131,13 @@ enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *co
     const struct jc_shape *shape = &prepared.variant->shape;
     struct jc_cu_launch_config *config = &prepared.config;
     config->stream = stream;
-    if (__builtin_expect(shape->cluster_varies, false)) {
+    // An attribute is a rare thing, and only that of a cluster can follow from the call.
+    if (__builtin_expect(config->num_attributes > 0, false) && shape->cluster_varies) {
         set_cluster(shape, prepared.cluster, attributes);
         config->attributes = attributes;
     }
     void *const *arguments = arrange(&kernel->scheme, args, prepared.call.slots, pointers);
-    int refused = kernel->device->driver->cuLaunchKernelEx(
-        config, prepared.variant->info.function, (void **) (uintptr_t) arguments, NULL);
+    int refused = kernel->launch(config, shape->function, (void **) (uintptr_t) arguments, NULL);
     if (__builtin_expect(refused != JC_CU_SUCCESS, false))
         return jc_device_launch_fail(kernel->device, kernel->tmpl->name, refused, error);
     return JC_OK;

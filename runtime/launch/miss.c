@@ -51,7 +51,7 @@ static void print_options(const struct jc_kernel *kernel, const struct jc_call *
             continue;
         bool is_read = false;
         for (size_t j = 0; j < scheme->num_reads; j++)
-            is_read = is_read || scheme->reads[j].slot == i;
+            is_read = is_read || scheme->ops[j].read.slot == i;
         bool is_bound = scheme->known.is_known[i] && !argument->derive;
         if (is_read || is_bound)
             length += (size_t) snprintf(text + length, size - length, " --range %s=%" PRId64,
@@ -84,31 +84,30 @@ static enum jc_result refuse(struct jc_kernel *kernel, const struct jc_call *cal
 
 // Another thread may have done it meanwhile.
 static bool is_served(struct jc_kernel *kernel, const struct jc_call *call,
-                      struct jc_service *service)
+                      jc_service *service)
 {
-    const struct jc_entry *entry = jc_table_find(&kernel->table, call->words);
-    if (entry)
-        *service = (struct jc_service){entry->variant, entry->redispatch};
-    return entry != NULL;
+    *service = jc_table_find(&kernel->table, jc_call_words(&kernel->scheme, call),
+                             kernel->scheme.num_words);
+    return *service != 0;
 }
 
 // Lets the best of the loaded variants serve, from now on or only this time.
 static void stand_in(struct jc_kernel *kernel, const struct jc_call *call,
                      const struct jc_specialization *wanted, bool remember,
-                     struct jc_service *service)
+                     jc_service *service)
 {
-    service->variant = jc_variant_choose(kernel, call->words, wanted);
-    assert(service->variant);
-    service->redispatch = jc_variant_redispatches(kernel, service->variant, wanted);
+    const uint64_t *words = jc_call_words(&kernel->scheme, call);
+    const struct jc_variant *best = jc_variant_choose(kernel, words, wanted);
+    assert(best);
+    *service = jc_kernel_service(best, true, jc_variant_redispatches(kernel, best, wanted));
     // Without memory for it the next call comes here again.
-    if (remember && jc_table_set(&kernel->table, call->words, service->variant, true,
-                                 service->redispatch, NULL) == JC_OK)
+    if (remember && jc_table_set(&kernel->table, words, *service, NULL) == JC_OK)
         kernel->counts.stand_ins++;
 }
 
 // Policy `wait`.
 static enum jc_result make(struct jc_kernel *kernel, const struct jc_call *call,
-                           const struct jc_specialization *wanted, struct jc_service *service)
+                           const struct jc_specialization *wanted, jc_service *service)
 {
     struct jc_error error;
     const struct jc_variant *variant;
@@ -117,7 +116,7 @@ static enum jc_result make(struct jc_kernel *kernel, const struct jc_call *call,
     if (!is_served(kernel, call, service)) {
         result = jc_kernel_make(kernel, wanted, &variant, &error);
         if (result == JC_OK)
-            *service = (struct jc_service){variant, false};
+            *service = jc_kernel_service(variant, false, false);
     }
     if (result != JC_OK) {
         pthread_mutex_lock(&kernel->lock);
@@ -125,7 +124,8 @@ static enum jc_result make(struct jc_kernel *kernel, const struct jc_call *call,
         pthread_mutex_unlock(&kernel->lock);
         jc_log(&kernel->source.context->log, JC_LOG_WARNING, "%s: a variant could not be made, and"
                " %s serves its calls: %s", kernel->tmpl->name,
-               service->variant->info.generic ? "the generic one" : "a less specific one",
+               jc_service_variant(*service)->info.generic ? "the generic one"
+                                                          : "a less specific one",
                error.text);
     }
     pthread_mutex_unlock(&kernel->making);
@@ -133,15 +133,15 @@ static enum jc_result make(struct jc_kernel *kernel, const struct jc_call *call,
 }
 
 enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
-                              struct jc_service *service, struct jc_error *error)
+                              jc_service *service, struct jc_error *error)
 {
     struct jc_wanted wanted;
     bool capturing;
-    jc_kernel_want(kernel, call->words, &wanted);
+    jc_kernel_want(kernel, jc_call_words(&kernel->scheme, call), &wanted);
     enum jc_result result = jc_device_is_capturing(kernel->device, stream, &capturing, error);
     if (result != JC_OK)
         return result;
-    bool unaligned = jc_scheme_is_unaligned(&kernel->scheme, call->words);
+    bool unaligned = jc_scheme_is_unaligned(&kernel->scheme, jc_call_words(&kernel->scheme, call));
     if (capturing || unaligned) {
         pthread_mutex_lock(&kernel->lock);
         bool served = is_served(kernel, call, service);

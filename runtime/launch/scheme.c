@@ -66,8 +66,33 @@ static void find_used(const struct jc_template *tmpl, bool *used)
     mark_uses(launch->workspace, used);
 }
 
-static enum jc_result allocate(struct jc_scheme *scheme, struct jc_error *error)
+// What is being made, while its numbers are not known yet.
+struct making {
+    struct jc_scheme *scheme;
+    struct jc_read reads[JC_MAX_ARGUMENTS];
+    struct jc_computation computations[JC_MAX_SLOTS];
+    struct jc_fact facts[JC_MAX_ARGUMENTS * JC_MAX_FACETS];
+    struct jc_formula *formulas;
+    struct jc_formula_source *sources; // of the formulas
+    struct jc_bounds *bounds;
+    struct jc_rule *rules;
+    struct jc_divided_fact *divided;
+    uint16_t *valued;
+    uint8_t passed[JC_MAX_ARGUMENTS], derived[JC_MAX_ARGUMENTS], constant[JC_MAX_ARGUMENTS];
+    size_t num_rules;
+    struct jc_error *error;
+};
+
+// Zeroed memory that begins with a line of the cache.
+static void *allocate_lines(struct jc_arena *arena, size_t count, size_t size)
 {
+    char *block = jc_arena_alloc(arena, count * size + 63, 1);
+    return block ? block + (64 - (uintptr_t) block % 64) % 64 : NULL;
+}
+
+static enum jc_result allocate(struct making *making)
+{
+    struct jc_scheme *scheme = making->scheme;
     struct jc_arena *arena = &scheme->arena;
     size_t arguments = scheme->tmpl->num_arguments, parameters = scheme->tmpl->num_parameters;
     size_t slots = arguments + parameters;
@@ -76,24 +101,24 @@ static enum jc_result allocate(struct jc_scheme *scheme, struct jc_error *error)
     scheme->known.is_known = jc_arena_alloc(arena, slots, sizeof(bool));
     scheme->known.numbers = jc_arena_alloc(arena, slots, sizeof(int64_t));
     scheme->bound = jc_arena_alloc(arena, arguments, sizeof(*scheme->bound));
-    scheme->reads = jc_arena_alloc(arena, arguments, sizeof(*scheme->reads));
-    scheme->computed = jc_arena_alloc(arena, slots, sizeof(*scheme->computed));
-    scheme->facts = jc_arena_alloc(arena, arguments * JC_MAX_FACETS, sizeof(*scheme->facts));
     scheme->first_fact = jc_arena_alloc(arena, arguments, sizeof(*scheme->first_fact));
-    scheme->valued = jc_arena_alloc(arena, arguments, sizeof(*scheme->valued));
-    scheme->passed = jc_arena_alloc(arena, arguments, sizeof(*scheme->passed));
-    scheme->derived = jc_arena_alloc(arena, arguments, sizeof(*scheme->derived));
-    scheme->constant = jc_arena_alloc(arena, arguments, sizeof(*scheme->constant));
+    scheme->formulas = making->formulas =
+        allocate_lines(arena, arguments, sizeof(*making->formulas));
+    making->sources = jc_arena_alloc(arena, arguments, sizeof(*making->sources));
+    scheme->bounds = making->bounds = jc_arena_alloc(arena, arguments, sizeof(*making->bounds));
+    scheme->rules = making->rules = allocate_lines(arena, parameters, sizeof(*making->rules));
+    scheme->divided = making->divided =
+        jc_arena_alloc(arena, arguments * JC_MAX_FACETS, sizeof(*making->divided));
+    scheme->valued = making->valued = jc_arena_alloc(arena, arguments, sizeof(*making->valued));
     bool complete = scheme->parameters && scheme->known.is_known && scheme->known.numbers &&
-                    scheme->bound && scheme->reads && scheme->computed && scheme->facts &&
-                    scheme->first_fact && scheme->valued && scheme->passed && scheme->derived &&
-                    scheme->constant;
-    return complete ? JC_OK : jc_fail_memory(error);
+                    scheme->bound && scheme->first_fact && scheme->formulas && making->sources &&
+                    scheme->bounds && scheme->rules && scheme->divided && scheme->valued;
+    return complete ? JC_OK : jc_fail_memory(making->error);
 }
 
-static enum jc_result take_parameters(struct jc_scheme *scheme, const char *const *parameters,
-                                      struct jc_error *error)
+static enum jc_result take_parameters(struct making *making, const char *const *parameters)
 {
+    struct jc_scheme *scheme = making->scheme;
     const struct jc_template *tmpl = scheme->tmpl;
     for (size_t i = 0; i < tmpl->num_parameters; i++) {
         if (!parameters[i])
@@ -102,7 +127,7 @@ static enum jc_result take_parameters(struct jc_scheme *scheme, const char *cons
         scheme->parameters[i] =
             jc_arena_copy(&scheme->arena, parameters[i], strlen(parameters[i]));
         if (!scheme->parameters[i])
-            return jc_fail_memory(error);
+            return jc_fail_memory(making->error);
         scheme->known.is_known[slot] = true;
         if (tmpl->parameters[i].kind != JC_PARAMETER_TYPE)
             scheme->known.numbers[slot] =
@@ -113,59 +138,53 @@ static enum jc_result take_parameters(struct jc_scheme *scheme, const char *cons
 
 // Copies the value of an argument that is the same for all calls, and remembers it as known. What
 // nothing reads may be any bits.
-static enum jc_result keep_constant(struct jc_scheme *scheme, size_t index, const void *value,
-                                    bool is_used, struct jc_error *error)
+static enum jc_result keep_constant(struct making *making, size_t index, const void *value,
+                                    bool is_used)
 {
+    struct jc_scheme *scheme = making->scheme;
     const struct jc_argument *argument = &scheme->tmpl->arguments[index];
     void *copy = jc_arena_alloc(&scheme->arena, 1, argument->type.bytes);
     if (!copy)
-        return jc_fail_memory(error);
+        return jc_fail_memory(making->error);
     memcpy(copy, value, argument->type.bytes);
     scheme->bound[index] = copy;
-    scheme->constant[scheme->num_constant++] = (uint16_t) index;
+    making->constant[scheme->num_constant++] = (uint8_t) index;
     if (!is_number(&argument->type))
         return JC_OK;
     scheme->known.is_known[index] =
         jc_read_value(width_of(&argument->type), copy, &scheme->known.numbers[index]);
     if (!scheme->known.is_known[index] && is_used)
-        return jc_fail(error, JC_ERROR_EXPRESSION, "%s: argument '%s' is bound to a number above"
-                       " 2^63 - 1, with which nothing can be computed", scheme->tmpl->name,
+        return jc_fail(making->error, JC_ERROR_EXPRESSION, "%s: argument '%s' is bound to a number"
+                       " above 2^63 - 1, with which nothing can be computed", scheme->tmpl->name,
                        argument->name);
     return JC_OK;
 }
 
-static enum jc_result take_arguments(struct jc_scheme *scheme, const void *const *bound,
-                                     struct jc_error *error)
+static enum jc_result take_arguments(struct making *making, const void *const *bound)
 {
+    struct jc_scheme *scheme = making->scheme;
     const struct jc_template *tmpl = scheme->tmpl;
     bool used[JC_MAX_SLOTS] = {false};
     find_used(tmpl, used);
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &tmpl->arguments[i];
         if (bound[i]) {
-            enum jc_result result = keep_constant(scheme, i, bound[i], used[i], error);
+            enum jc_result result = keep_constant(making, i, bound[i], used[i]);
             if (result != JC_OK)
                 return result;
         } else if (!argument->derive) {
             if (used[i] && is_number(&argument->type))
-                scheme->reads[scheme->num_reads++] = (struct jc_read){
+                making->reads[scheme->num_reads++] = (struct jc_read){
                     .width = (uint8_t) width_of(&argument->type),
-                    .position = (uint16_t) scheme->num_passed, .slot = (uint16_t) i};
-            scheme->passed[scheme->num_passed++] = (uint16_t) i;
+                    .position = (uint8_t) scheme->num_passed, .slot = (uint16_t) i};
+            making->passed[scheme->num_passed++] = (uint8_t) i;
         }
     }
     return JC_OK;
 }
 
-static enum jc_result fail_derived(const struct jc_scheme *scheme, size_t index,
-                                   const struct jc_error *why, struct jc_error *error)
-{
-    return jc_fail(error, JC_ERROR_EXPRESSION, "%s: argument '%s': %s", scheme->tmpl->name,
-                   scheme->tmpl->arguments[index].name, why->text);
-}
-
-static enum jc_result refuse_width(const struct jc_scheme *scheme, size_t index, int64_t value,
-                                   struct jc_error *error)
+enum jc_result jc_scheme_refuse_width(const struct jc_scheme *scheme, size_t index, int64_t value,
+                                      struct jc_error *error)
 {
     const struct jc_argument *argument = &scheme->tmpl->arguments[index];
     return jc_fail(error, JC_ERROR_EXPRESSION, "%s: argument '%s': '%s' is %" PRId64 ", which does"
@@ -174,26 +193,37 @@ static enum jc_result refuse_width(const struct jc_scheme *scheme, size_t index,
                    argument->type_name);
 }
 
-static enum jc_result add_derived(struct jc_scheme *scheme, unsigned slot, struct jc_error *error)
+static void add_computation(struct making *making, enum jc_computation_kind kind, size_t index,
+                            unsigned slot)
 {
-    const struct jc_argument *argument = &scheme->tmpl->arguments[slot];
-    struct jc_computed *computed = &scheme->computed[scheme->num_computed];
-    computed->slot = slot;
-    jc_type_limits(&argument->type, &computed->min, &computed->max);
-    jc_formula_init(&computed->formula, argument->derive, &scheme->known);
-    int64_t value;
-    if (!jc_formula_is_constant(&computed->formula, &value)) {
-        scheme->num_computed++;
-        scheme->derived[scheme->num_derived++] = (uint16_t) slot;
-        return JC_OK;
-    }
-    if (value < computed->min || value > computed->max)
-        return refuse_width(scheme, slot, value, error);
-    return keep_constant(scheme, slot, &value, true, error);
+    making->computations[making->scheme->num_computed++] = (struct jc_computation){
+        .kind = (uint8_t) kind, .index = (uint8_t) index, .slot = (uint16_t) slot};
 }
 
-// The case with a value, of two the first, which stands for both; num_dispatch where none has it.
-static unsigned first_case(const struct jc_parameter *parameter, const char *value)
+static enum jc_result add_derived(struct making *making, unsigned slot)
+{
+    struct jc_scheme *scheme = making->scheme;
+    const struct jc_argument *argument = &scheme->tmpl->arguments[slot];
+    size_t index = scheme->num_derived;
+    struct jc_formula *formula = &making->formulas[index];
+    struct jc_bounds *bounds = &making->bounds[index];
+    jc_type_limits(&argument->type, &bounds->min, &bounds->max);
+    jc_formula_init(formula, &making->sources[index], argument->derive, &scheme->known);
+    int64_t value;
+    if (!jc_formula_is_constant(formula, &value)) {
+        bool is_wide = bounds->min == INT64_MIN && bounds->max == INT64_MAX;
+        add_computation(making, is_wide ? JC_DERIVE : JC_DERIVE_NARROW, index, slot);
+        making->derived[scheme->num_derived++] = (uint8_t) slot;
+        return JC_OK;
+    }
+    if (value < bounds->min || value > bounds->max)
+        return jc_scheme_refuse_width(scheme, slot, value, making->error);
+    return keep_constant(making, slot, &value, true);
+}
+
+// --- dispatch ------------------------------------------------------------------------------------
+
+unsigned jc_scheme_first_case(const struct jc_parameter *parameter, const char *value)
 {
     unsigned index = 0;
     while (index < parameter->num_dispatch &&
@@ -202,114 +232,227 @@ static unsigned first_case(const struct jc_parameter *parameter, const char *val
     return index;
 }
 
-static enum jc_result add_dispatch(struct jc_scheme *scheme, unsigned slot, struct jc_error *error)
+// A condition `slot <= limit`, and no other.
+static bool is_limit(const struct jc_formula *condition)
 {
-    const struct jc_parameter *parameter =
-        &scheme->tmpl->parameters[slot - scheme->tmpl->num_arguments];
-    struct jc_computed *computed = &scheme->computed[scheme->num_computed++];
-    computed->slot = slot;
-    computed->num_cases = parameter->num_dispatch;
-    computed->cases =
-        jc_arena_alloc(&scheme->arena, parameter->num_dispatch, sizeof(*computed->cases));
-    if (!computed->cases)
-        return jc_fail_memory(error);
-    for (size_t i = 0; i < parameter->num_dispatch; i++) {
-        const struct jc_dispatch *from = &parameter->dispatch[i];
-        struct jc_case *made = &computed->cases[i];
-        made->always = !from->when;
-        if (from->when)
-            jc_formula_init(&made->when, from->when, &scheme->known);
-        made->index = first_case(parameter, from->value);
-        if (parameter->kind != JC_PARAMETER_TYPE)
-            made->number = jc_parameter_number(parameter, from->value);
+    const struct jc_step *step = &condition->first[0];
+    return !condition->interpreted && condition->starts_at_slot && condition->num_steps == 1 &&
+           step->operation == JC_OP_LESS_EQUAL && step->operand_from == JC_OPERAND_NUMBER &&
+           !step->reversed;
+}
+
+// Whether the cases can be counted: how many limits are below the value is the case it is in.
+static bool are_limits(const struct jc_formula *conditions, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!is_limit(&conditions[i]) || conditions[i].start != conditions[0].start ||
+            (i > 0 && conditions[i].first[0].operand < conditions[i - 1].first[0].operand))
+            return false;
     }
+    return count > 0;
+}
+
+// The conditions of all cases but the last, which has none.
+static struct jc_formula *fold_conditions(struct making *making,
+                                          const struct jc_parameter *parameter)
+{
+    struct jc_arena *arena = &making->scheme->arena;
+    size_t count = parameter->num_dispatch - 1;
+    struct jc_formula *conditions = allocate_lines(arena, count, sizeof(*conditions));
+    struct jc_formula_source *sources = jc_arena_alloc(arena, count, sizeof(*sources));
+    if (!conditions || !sources)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        jc_formula_init(&conditions[i], &sources[i], parameter->dispatch[i].when,
+                        &making->scheme->known);
+    return conditions;
+}
+
+// Limits, numbers and indices side by side: of up to four cases a line.
+static enum jc_result fill_rule(struct making *making, const struct jc_parameter *parameter,
+                                struct jc_rule *rule)
+{
+    size_t count = parameter->num_dispatch;
+    rule->num_cases = (uint8_t) count;
+    rule->conditions = fold_conditions(making, parameter);
+    int64_t *limits =
+        allocate_lines(&making->scheme->arena, 1, (2 * count - 1) * sizeof(int64_t) + count);
+    if (!rule->conditions || !limits)
+        return jc_fail_memory(making->error);
+    int64_t *numbers = limits + count - 1;
+    uint8_t *indices = (uint8_t *) (numbers + count);
+    for (size_t i = 0; i < count; i++) {
+        const char *value = parameter->dispatch[i].value;
+        if (i + 1 < count)
+            limits[i] = rule->conditions[i].first[0].operand;
+        if (parameter->kind != JC_PARAMETER_TYPE)
+            numbers[i] = jc_parameter_number(parameter, value);
+        indices[i] = (uint8_t) jc_scheme_first_case(parameter, value);
+    }
+    rule->limits = limits;
+    rule->numbers = numbers;
+    rule->indices = indices;
     return JC_OK;
 }
 
-static enum jc_result order_computed(struct jc_scheme *scheme, struct jc_error *error)
+static enum jc_result add_dispatch(struct making *making, unsigned slot)
 {
-    const struct jc_template *tmpl = scheme->tmpl;
+    const struct jc_template *tmpl = making->scheme->tmpl;
+    size_t index = making->num_rules++;
+    struct jc_rule *rule = &making->rules[index];
+    enum jc_result result =
+        fill_rule(making, &tmpl->parameters[slot - tmpl->num_arguments], rule);
+    if (result != JC_OK)
+        return result;
+    bool is_counted = are_limits(rule->conditions, rule->num_cases - 1u);
+    if (is_counted)
+        rule->counted_slot = (uint16_t) rule->conditions[0].start;
+    add_computation(making, is_counted ? JC_DISPATCH_COUNTED : JC_DISPATCH, index, slot);
+    return JC_OK;
+}
+
+static enum jc_result order_computed(struct making *making)
+{
+    const struct jc_template *tmpl = making->scheme->tmpl;
     enum jc_result result = JC_OK;
     for (size_t i = 0; i < tmpl->num_order && result == JC_OK; i++) {
         unsigned slot = tmpl->order[i];
         if (slot < tmpl->num_arguments)
-            result = add_derived(scheme, slot, error);
-        else if (!scheme->parameters[slot - tmpl->num_arguments])
-            result = add_dispatch(scheme, slot, error);
+            result = add_derived(making, slot);
+        else if (!making->scheme->parameters[slot - tmpl->num_arguments])
+            result = add_dispatch(making, slot);
     }
     return result;
 }
 
 // Whether what is computed for a derived argument follows from a dispatched parameter, perhaps
 // through another argument.
-static void find_followers(struct jc_scheme *scheme)
+static void find_followers(struct making *making)
 {
+    struct jc_scheme *scheme = making->scheme;
     bool follows[JC_MAX_SLOTS] = {false};
     for (size_t i = 0; i < scheme->num_computed; i++) {
-        const struct jc_computed *computed = &scheme->computed[i];
-        if (computed->cases) {
-            follows[computed->slot] = true;
+        const struct jc_computation *computation = &making->computations[i];
+        bool *its = &follows[computation->slot];
+        if (computation->kind >= JC_DISPATCH) {
+            *its = true;
             continue;
         }
-        const struct jc_expression *derive = computed->formula.expression;
+        const struct jc_expression *derive = making->sources[computation->index].expression;
         for (size_t j = 0; j < derive->num_uses; j++)
-            follows[computed->slot] = follows[computed->slot] || follows[derive->uses[j]];
-        scheme->derived_follow_dispatch =
-            scheme->derived_follow_dispatch || follows[computed->slot];
+            *its = *its || follows[derive->uses[j]];
+        scheme->derived_follow_dispatch = scheme->derived_follow_dispatch || *its;
     }
+}
+
+// --- facts and words -----------------------------------------------------------------------------
+
+static bool is_power(int64_t n)
+{
+    return (n & (n - 1)) == 0;
 }
 
 static struct jc_fact make_fact(size_t slot, const struct jc_facet *facet)
 {
-    struct jc_fact fact = {.slot = (uint16_t) slot, .mask = UINT64_MAX};
-    uint64_t n = (uint64_t) facet->n;
+    struct jc_fact fact = {.slot = (uint16_t) slot};
     if (facet->kind == JC_FACET_ONE)
         fact.equals = 1;
-    else if (facet->kind != JC_FACET_NULL && (n & (n - 1)) == 0)
-        fact.mask = n - 1;
     else if (facet->kind != JC_FACET_NULL)
-        fact.divisor = facet->n;
+        fact.shift = (uint8_t) (64 - __builtin_ctzll((uint64_t) facet->n));
     return fact;
 }
 
-static void collect_facts(struct jc_scheme *scheme)
+#define IS_DIVIDED 0x8000
+
+// Adds a fact and gives its bit, that of a divided one still to be counted from the others.
+static uint16_t add_fact(struct making *making, size_t slot, const struct jc_facet *facet)
 {
+    struct jc_scheme *scheme = making->scheme;
+    if (facet->kind == JC_FACET_DIV && !is_power(facet->n)) {
+        making->divided[scheme->num_divided] =
+            (struct jc_divided_fact){.slot = (uint16_t) slot, .divisor = facet->n};
+        return (uint16_t) (IS_DIVIDED | scheme->num_divided++);
+    }
+    making->facts[scheme->num_facts] = make_fact(slot, facet);
+    return scheme->num_facts++;
+}
+
+// The bits of facts that can be had by a shift come first: a launch goes through them in order.
+static enum jc_result collect_facts(struct making *making)
+{
+    struct jc_scheme *scheme = making->scheme;
     const struct jc_template *tmpl = scheme->tmpl;
+    uint16_t *bits =
+        jc_arena_alloc(&scheme->arena, tmpl->num_arguments * JC_MAX_FACETS, sizeof(*bits));
+    if (!bits)
+        return jc_fail_memory(making->error);
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &tmpl->arguments[i];
-        scheme->first_fact[i] = (uint16_t) scheme->num_facts;
+        scheme->first_fact[i] = (uint16_t) scheme->num_bits;
         for (unsigned j = 0; j < argument->num_facets && !scheme->known.is_known[i]; j++) {
             const struct jc_facet *facet = &argument->facets[j];
             if (!jc_argument_facet_active(argument, facet, false))
                 continue;
             if (facet->kind == JC_FACET_VALUE)
-                scheme->valued[scheme->num_valued++] = (uint16_t) i;
+                making->valued[scheme->num_valued++] = (uint16_t) i;
             else
-                scheme->facts[scheme->num_facts++] = make_fact(i, facet);
+                bits[scheme->num_bits++] = add_fact(making, i, facet);
         }
     }
+    for (size_t i = 0; i < scheme->num_bits; i++) {
+        if (!(bits[i] & IS_DIVIDED))
+            continue;
+        size_t index = bits[i] & ~IS_DIVIDED;
+        bits[i] = making->divided[index].bit = (uint16_t) (scheme->num_facts + index);
+    }
+    scheme->bits = bits;
+    return JC_OK;
 }
 
-static enum jc_result lay_out_words(struct jc_scheme *scheme, struct jc_error *error)
+static enum jc_result lay_out_words(struct making *making)
 {
-    size_t bit = scheme->num_facts;
-    for (size_t i = 0; i < scheme->num_computed; i++) {
-        struct jc_computed *computed = &scheme->computed[i];
-        if (!computed->cases)
-            continue;
+    struct jc_scheme *scheme = making->scheme;
+    size_t bit = scheme->num_bits;
+    for (size_t i = 0; i < making->num_rules; i++) {
+        struct jc_rule *rule = &making->rules[i];
         if (bit % 64 + DISPATCH_BITS > 64)
             bit += 64 - bit % 64;
-        computed->word = (unsigned) (bit / 64);
-        computed->shift = (unsigned) (bit % 64);
+        rule->word = (uint16_t) (bit / 64);
+        rule->shift = (uint8_t) (bit % 64);
         bit += DISPATCH_BITS;
     }
     scheme->first_value = (bit + 63) / 64;
-    scheme->num_words = scheme->first_value + scheme->num_valued;
-    if (scheme->num_words <= JC_MAX_WORDS)
-        return JC_OK;
-    return jc_fail(error, JC_ERROR_LIMIT, "%s: %zu facts and %zu values to tell calls apart by are"
-                   " too many; set do_not_specialize on arguments that do not need theirs",
-                   scheme->tmpl->name, scheme->num_facts, scheme->num_valued);
+    size_t num_words = scheme->first_value + scheme->num_valued;
+    if (num_words > JC_MAX_WORDS)
+        return jc_fail(making->error, JC_ERROR_LIMIT, "%s: %zu facts and %zu values to tell calls"
+                       " apart by are too many; set do_not_specialize on arguments that do not"
+                       " need theirs", scheme->tmpl->name, scheme->num_bits, scheme->num_valued);
+    scheme->num_words = (uint16_t) num_words;
+    scheme->is_unusual = num_words > 1 || scheme->num_valued > 0 || scheme->num_divided > 0;
+    return JC_OK;
+}
+
+static enum jc_result pack_ops(struct making *making)
+{
+    struct jc_scheme *scheme = making->scheme;
+    size_t count = (size_t) scheme->num_reads + scheme->num_computed + scheme->num_facts;
+    size_t lists = (size_t) scheme->num_passed + scheme->num_derived + scheme->num_constant;
+    union jc_op *ops = allocate_lines(&scheme->arena, 1, count * sizeof(*ops) + lists);
+    if (!ops)
+        return jc_fail_memory(making->error);
+    scheme->ops = ops;
+    uint8_t *list = (uint8_t *) (ops + count);
+    scheme->passed = memcpy(list, making->passed, scheme->num_passed);
+    scheme->derived = memcpy(list + scheme->num_passed, making->derived, scheme->num_derived);
+    scheme->constant = memcpy(list + scheme->num_passed + scheme->num_derived, making->constant,
+                              scheme->num_constant);
+    for (unsigned i = 0; i < scheme->num_reads; i++)
+        (ops++)->read = making->reads[i];
+    for (unsigned i = 0; i < scheme->num_computed; i++)
+        (ops++)->computation = making->computations[i];
+    for (unsigned i = 0; i < scheme->num_facts; i++)
+        (ops++)->fact = making->facts[i];
+    return JC_OK;
 }
 
 enum jc_result jc_scheme_init(struct jc_scheme *scheme, const struct jc_template *tmpl,
@@ -317,19 +460,23 @@ enum jc_result jc_scheme_init(struct jc_scheme *scheme, const struct jc_template
                               struct jc_error *error)
 {
     *scheme = (struct jc_scheme){.tmpl = tmpl};
-    enum jc_result result = allocate(scheme, error);
+    struct making making = {.scheme = scheme, .error = error};
+    enum jc_result result = allocate(&making);
     if (result == JC_OK)
-        result = take_parameters(scheme, parameters, error);
+        result = take_parameters(&making, parameters);
     if (result == JC_OK)
-        result = take_arguments(scheme, bound, error);
+        result = take_arguments(&making, bound);
     if (result == JC_OK)
-        result = order_computed(scheme, error);
+        result = order_computed(&making);
     if (result == JC_OK) {
-        find_followers(scheme);
-        collect_facts(scheme);
+        find_followers(&making);
         scheme->rearranges = scheme->num_passed != tmpl->num_arguments;
-        result = lay_out_words(scheme, error);
+        result = collect_facts(&making);
     }
+    if (result == JC_OK)
+        result = lay_out_words(&making);
+    if (result == JC_OK)
+        result = pack_ops(&making);
     if (result != JC_OK)
         jc_scheme_finish(scheme);
     return result;
@@ -339,235 +486,4 @@ void jc_scheme_finish(struct jc_scheme *scheme)
 {
     jc_arena_finish(&scheme->arena);
     *scheme = (struct jc_scheme){0};
-}
-
-// --- calls that cannot be read -------------------------------------------------------------------
-
-static enum jc_result refuse_computed(const struct jc_scheme *scheme,
-                                      const struct jc_computed *computed, struct jc_call *call,
-                                      struct jc_error *error)
-{
-    const struct jc_template *tmpl = scheme->tmpl;
-    struct jc_error why = {{0}};
-    int64_t value = 0;
-    if (!computed->cases) {
-        if (jc_formula_interpret(&computed->formula, call->slots, &value, &why) != JC_OK)
-            return fail_derived(scheme, computed->slot, &why, error);
-        return refuse_width(scheme, computed->slot, value, error);
-    }
-    for (const struct jc_case *at = computed->cases; !at->always; at++) {
-        if (jc_formula_interpret(&at->when, call->slots, &value, &why) != JC_OK)
-            return jc_fail(error, JC_ERROR_EXPRESSION, "%s: parameter '%s': %s", tmpl->name,
-                           tmpl->parameters[computed->slot - tmpl->num_arguments].name, why.text);
-        if (value)
-            break;
-    }
-    return JC_OK;
-}
-
-// The call can be read, and yet there is nothing to launch: with the fallback parameters, of the
-// variant that was to stand in, a derived argument has no value.
-static enum jc_result refuse_fallback(const struct jc_scheme *scheme, struct jc_call *call,
-                                      struct jc_error *error)
-{
-    const struct jc_template *tmpl = scheme->tmpl;
-    struct jc_error why = {"no loaded variant is right for it"};
-    for (size_t i = 0; i < scheme->num_computed; i++) {
-        const struct jc_computed *computed = &scheme->computed[i];
-        if (computed->cases) {
-            const struct jc_parameter *parameter =
-                &tmpl->parameters[computed->slot - tmpl->num_arguments];
-            if (parameter->kind != JC_PARAMETER_TYPE)
-                call->slots[computed->slot] = jc_parameter_number(parameter, parameter->fallback);
-        } else if (!jc_computed_derive(computed, call)) {
-            refuse_computed(scheme, computed, call, &why);
-            break;
-        }
-    }
-    return jc_fail(error, JC_ERROR_EXPRESSION, "%s: the call's own variant is not loaded, and the"
-                   " generic one cannot serve it: %s; choose a fallback with which the derived"
-                   " arguments can be computed, or prepare the variant", tmpl->name, why.text);
-}
-
-enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
-                                struct jc_error *error)
-{
-    const struct jc_template *tmpl = scheme->tmpl;
-    struct jc_call call;
-    memset(&call, 0, sizeof(call));
-    for (size_t i = 0; i < scheme->num_passed; i++) {
-        if (!args[i])
-            return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: args[%zu], of '%s', is NULL; it"
-                           " has to point to storage of type %s", tmpl->name, i,
-                           tmpl->arguments[scheme->passed[i]].name,
-                           tmpl->arguments[scheme->passed[i]].type_name);
-    }
-    for (size_t i = 0; i < scheme->num_reads; i++) {
-        const struct jc_read *read = &scheme->reads[i];
-        if (!jc_read_value(read->width, args[read->position], &call.slots[read->slot]))
-            return jc_fail(error, JC_ERROR_EXPRESSION, "%s: argument '%s' is %" PRIu64 ", and"
-                           " nothing can be computed with numbers above 2^63 - 1", tmpl->name,
-                           tmpl->arguments[read->slot].name, (uint64_t) call.slots[read->slot]);
-    }
-    for (size_t i = 0; i < scheme->num_computed; i++) {
-        const struct jc_computed *computed = &scheme->computed[i];
-        bool good = computed->cases ? jc_computed_dispatch(computed, &call)
-                                    : jc_computed_derive(computed, &call);
-        if (!good)
-            return refuse_computed(scheme, computed, &call, error);
-    }
-    return refuse_fallback(scheme, &call, error);
-}
-
-// --- words and specializations -------------------------------------------------------------------
-
-static bool has_fact(const uint64_t *words, size_t fact)
-{
-    return words[fact / 64] >> (fact % 64) & 1;
-}
-
-static const struct jc_computed *dispatch_of(const struct jc_scheme *scheme, size_t slot)
-{
-    const struct jc_computed *computed = scheme->computed;
-    while (computed->slot != slot || !computed->cases)
-        computed++;
-    return computed;
-}
-
-static struct jc_facet value_of(const struct jc_scheme *scheme, const uint64_t *words, size_t index)
-{
-    size_t i = 0;
-    while (scheme->valued[i] != index)
-        i++;
-    return (struct jc_facet){JC_FACET_VALUE, (int64_t) words[scheme->first_value + i]};
-}
-
-static struct jc_facet facet_of(const struct jc_scheme *scheme, const uint64_t *words, size_t index)
-{
-    const struct jc_argument *argument = &scheme->tmpl->arguments[index];
-    if (scheme->known.is_known[index])
-        return jc_argument_facet(argument, scheme->known.numbers[index], false);
-    size_t fact = scheme->first_fact[index];
-    for (unsigned i = 0; i < argument->num_facets; i++) {
-        const struct jc_facet *facet = &argument->facets[i];
-        if (!jc_argument_facet_active(argument, facet, false))
-            continue;
-        if (facet->kind == JC_FACET_VALUE)
-            return value_of(scheme, words, index);
-        if (has_fact(words, fact++))
-            return *facet;
-    }
-    return (struct jc_facet){.kind = JC_FACET_NONE};
-}
-
-void jc_scheme_specialize(const struct jc_scheme *scheme, const uint64_t *words,
-                          const char **parameters, struct jc_facet *facets)
-{
-    const struct jc_template *tmpl = scheme->tmpl;
-    for (size_t i = 0; i < tmpl->num_parameters; i++) {
-        parameters[i] = scheme->parameters[i];
-        if (parameters[i])
-            continue;
-        const struct jc_computed *computed = dispatch_of(scheme, tmpl->num_arguments + i);
-        uint64_t index = words[computed->word] >> computed->shift & (JC_MAX_DISPATCH - 1);
-        parameters[i] = tmpl->parameters[i].dispatch[index].value;
-    }
-    for (size_t i = 0; i < tmpl->num_arguments; i++)
-        facets[i] = facet_of(scheme, words, i);
-}
-
-// Whether every value for which `known` is the most specific facet has `facet` too.
-static bool is_implied(const struct jc_facet *known, const struct jc_facet *facet)
-{
-    switch (known->kind) {
-    case JC_FACET_VALUE: return jc_facet_holds(facet, known->n);
-    case JC_FACET_ONE: return jc_facet_holds(facet, 1);
-    case JC_FACET_NULL: return jc_facet_holds(facet, 0);
-    case JC_FACET_DIV:
-    case JC_FACET_ALIGN: return facet->kind == known->kind && known->n % facet->n == 0;
-    case JC_FACET_NONE: break;
-    }
-    return false;
-}
-
-bool jc_scheme_words(const struct jc_scheme *scheme, const struct jc_specialization *of,
-                     uint64_t *words)
-{
-    bool wanted = true;
-    const struct jc_template *tmpl = scheme->tmpl;
-    memset(words, 0, scheme->num_words * sizeof(*words));
-    for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        size_t fact = scheme->first_fact[i];
-        for (unsigned j = 0; j < argument->num_facets && !scheme->known.is_known[i]; j++) {
-            const struct jc_facet *facet = &argument->facets[j];
-            if (facet->kind == JC_FACET_VALUE || !jc_argument_facet_active(argument, facet, false))
-                continue;
-            words[fact / 64] |= (uint64_t) is_implied(&of->facets[i], facet) << (fact % 64);
-            fact++;
-        }
-    }
-    for (size_t i = 0; i < scheme->num_computed; i++) {
-        const struct jc_computed *computed = &scheme->computed[i];
-        if (!computed->cases)
-            continue;
-        size_t parameter = computed->slot - tmpl->num_arguments;
-        unsigned index = first_case(&tmpl->parameters[parameter], of->parameters[parameter]);
-        if (index < tmpl->parameters[parameter].num_dispatch)
-            words[computed->word] |= (uint64_t) index << computed->shift;
-        else
-            wanted = false;
-    }
-    for (size_t i = 0; i < scheme->num_valued; i++) {
-        const struct jc_facet *facet = &of->facets[scheme->valued[i]];
-        words[scheme->first_value + i] = (uint64_t) facet->n;
-        wanted = wanted && facet->kind == JC_FACET_VALUE;
-    }
-    for (size_t i = 0; i < tmpl->num_arguments && wanted; i++) {
-        if (scheme->known.is_known[i]) {
-            struct jc_facet has =
-                jc_argument_facet(&tmpl->arguments[i], scheme->known.numbers[i], false);
-            wanted = has.kind == of->facets[i].kind && has.n == of->facets[i].n;
-        }
-    }
-    return wanted;
-}
-
-bool jc_scheme_is_unaligned(const struct jc_scheme *scheme, const uint64_t *words)
-{
-    const struct jc_template *tmpl = scheme->tmpl;
-    for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        size_t fact = scheme->first_fact[i];
-        for (unsigned j = 0; j < argument->num_facets && !scheme->known.is_known[i]; j++) {
-            const struct jc_facet *facet = &argument->facets[j];
-            if (facet->kind == JC_FACET_VALUE || !jc_argument_facet_active(argument, facet, false))
-                continue;
-            // The first one is what a plan expects.
-            if (facet->kind == JC_FACET_ALIGN && !argument->align_either) {
-                if (!has_fact(words, fact))
-                    return true;
-                break;
-            }
-            fact++;
-        }
-    }
-    return false;
-}
-
-bool jc_scheme_redispatch(const struct jc_scheme *scheme, const struct jc_specialization *of,
-                          struct jc_call *call)
-{
-    const struct jc_template *tmpl = scheme->tmpl;
-    bool good = true;
-    for (size_t i = 0; i < scheme->num_computed && good; i++) {
-        const struct jc_computed *computed = &scheme->computed[i];
-        size_t parameter = computed->slot - tmpl->num_arguments;
-        if (!computed->cases)
-            good = jc_computed_derive(computed, call);
-        else if (tmpl->parameters[parameter].kind != JC_PARAMETER_TYPE)
-            call->slots[computed->slot] =
-                jc_parameter_number(&tmpl->parameters[parameter], of->parameters[parameter]);
-    }
-    return good;
 }

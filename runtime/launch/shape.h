@@ -17,31 +17,40 @@ enum {
     JC_SHAPE_SIZE = 10
 };
 
-// A number that follows from the call.
-struct jc_varying {
-    struct jc_formula formula;
-    unsigned index;
-    int64_t min, max;
-};
-
 #define JC_MAX_LAUNCH_ATTRIBUTES 3
 
+// What every launch reads comes first, in two lines of the cache, and a line for each number that
+// follows from the call; see formula.h.
 struct jc_shape {
-    const struct jc_template *tmpl;
     // What is the same for all calls; the attributes are those below.
-    struct jc_cu_launch_config config;
-    unsigned cluster[3]; // 0, 0, 0: none
-    struct jc_varying varying[JC_SHAPE_SIZE];
-    unsigned num_varying;
+    _Alignas(64) struct jc_cu_launch_config config;
+    CUfunction function; // once it is bound
+
+    uint8_t num_varying;
     bool is_empty; // by a fixed number: the grid has no blocks
     bool block_varies, cluster_varies;
     bool has_cluster, has_workspace;
     unsigned max_threads; // of a block
-    struct jc_formula workspace;
+    unsigned cluster[3];  // 0, 0, 0: none
     // Those of cuLaunchKernelEx; the cluster, if there is one, is the first.
-    struct jc_cu_launch_attribute attributes[JC_MAX_LAUNCH_ATTRIBUTES];
     unsigned num_attributes;
+
+    // Numbers that follow from the call. `index` is which one, `max` the most that it may be.
+    _Alignas(64) struct jc_formula varying[JC_SHAPE_SIZE];
+
+    struct jc_formula workspace;
+    struct jc_cu_launch_attribute attributes[JC_MAX_LAUNCH_ATTRIBUTES];
+    struct jc_formula_source sources[JC_SHAPE_SIZE], workspace_source;
+    const struct jc_template *tmpl;
 };
+_Static_assert(offsetof(struct jc_shape, function) < 64, "one line is enough for a fixed shape");
+_Static_assert(offsetof(struct jc_shape, varying) == 128, "and two for what is told of others");
+
+// The least that one of the numbers may be: a grid without blocks is nothing to launch.
+static inline int64_t jc_shape_min(unsigned index)
+{
+    return index >= JC_SHAPE_BLOCK && index != JC_SHAPE_SHARED;
+}
 
 // Folds the template's shape. JC_ERROR_LIMIT: beyond the device; JC_ERROR_UNSUPPORTED: clusters or
 // cooperative launches, where the device has none. `known` must outlive the shape.
@@ -63,15 +72,9 @@ enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slot
 enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
                                          struct jc_error *error);
 
-static inline bool jc_shape_divides(const unsigned *grid, const unsigned *cluster)
-{
-    return grid[0] % cluster[0] == 0 && grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0;
-}
-
-static inline uint64_t jc_shape_threads(const unsigned *block)
-{
-    return (uint64_t) block[0] * block[1] * block[2];
-}
+// Whether a block has not too many threads, and the grid is made of clusters.
+bool jc_shape_check(const struct jc_shape *shape, const struct jc_cu_launch_config *config,
+                    const unsigned cluster[3]);
 
 // Fills in all but the stream. `cluster` is set where the shape has one; attributes that follow
 // from the call are left to the caller. False: see jc_shape_refuse.
@@ -84,9 +87,9 @@ static inline bool jc_shape_compute(const struct jc_shape *shape, const int64_t 
     if (__builtin_expect(shape->has_cluster, false))
         memcpy(cluster, shape->cluster, sizeof(shape->cluster));
     for (unsigned i = 0; i < shape->num_varying; i++) {
-        const struct jc_varying *varying = &shape->varying[i];
+        const struct jc_formula *varying = &shape->varying[i];
         int64_t value;
-        if (!jc_formula_eval(&varying->formula, slots, &value) || value < varying->min ||
+        if (!jc_formula_eval(varying, slots, &value) || value < jc_shape_min(varying->index) ||
             value > varying->max)
             return false;
         if (__builtin_expect(varying->index < JC_SHAPE_CLUSTER, true))
@@ -95,9 +98,10 @@ static inline bool jc_shape_compute(const struct jc_shape *shape, const int64_t 
             cluster[varying->index - JC_SHAPE_CLUSTER] = (unsigned) value;
         *is_empty |= varying->index < JC_SHAPE_BLOCK && value == 0;
     }
-    if (shape->block_varies && jc_shape_threads(config->block) > shape->max_threads)
-        return false;
-    return !shape->has_cluster || jc_shape_divides(config->grid, cluster);
+    // What few shapes have.
+    if (__builtin_expect(shape->block_varies | shape->has_cluster, false))
+        return jc_shape_check(shape, config, cluster);
+    return true;
 }
 
 #endif

@@ -63,7 +63,7 @@ static enum jc_result find_need(struct jc_variant *variant, const struct jc_kern
         return jc_fail_memory(error);
     jc_scheme_words(scheme, &variant->specialization, variant->need);
     // What stands behind the facts says what was chosen, not what is needed.
-    size_t words = (scheme->num_facts + 63) / 64, rest = scheme->num_facts % 64;
+    size_t words = (scheme->num_bits + 63) / 64, rest = scheme->num_bits % 64;
     for (size_t i = words; i < scheme->num_words; i++)
         variant->need[i] = 0;
     if (rest > 0)
@@ -95,9 +95,10 @@ static bool has_no_facets(const struct jc_specialization *of)
 enum jc_result jc_variant_create(const struct jc_kernel *kernel, const struct jc_specialization *of,
                                  struct jc_variant **out, struct jc_error *error)
 {
-    struct jc_variant *variant = calloc(1, sizeof(*variant));
+    struct jc_variant *variant = aligned_alloc(JC_LINE, sizeof(*variant));
     if (!variant)
         return jc_fail_memory(error);
+    memset(variant, 0, sizeof(*variant));
     enum jc_result result = copy_specialization(variant, of, error);
     if (result == JC_OK)
         result = copy_known(variant, &kernel->scheme.known, error);
@@ -164,7 +165,7 @@ static bool is_right(const struct jc_kernel *kernel, const struct jc_variant *va
                      const uint64_t *words)
 {
     const struct jc_scheme *scheme = &kernel->scheme;
-    for (size_t i = 0; i < (scheme->num_facts + 63) / 64; i++)
+    for (size_t i = 0; i < (scheme->num_bits + 63) / 64; i++)
         if ((variant->need[i] & words[i]) != variant->need[i])
             return false;
     for (size_t i = 0; i < scheme->num_valued; i++) {
