@@ -25,6 +25,8 @@ size_t jc_record_bytes(const struct jc_record *record);
 // Writes jc_record_bytes() bytes.
 void jc_record_encode(uint8_t *bytes, const struct jc_record *record);
 
+#define JC_MAX_SHIFT 15
+
 // How far a record of `size` bytes has to be moved from a multiple of 16 to put its payload on one.
 // JC_ERROR_CORRUPT if its header, the first bytes of it, does not describe `size` bytes.
 enum jc_result jc_record_shift(const uint8_t header[JC_RECORD_HEADER_BYTES], size_t size,

@@ -288,40 +288,49 @@ static enum jc_result begin(struct jc_segment *segment, uint64_t *file_bytes, MD
 }
 
 // Copies with pread and not from the map: a page that the disk cannot give is then an error and not
-// SIGBUS, on every kernel, and a record that is not in memory comes in one read.
+// SIGBUS, on every kernel, and a record that is not in memory comes in one read. Where it goes in
+// its block follows from its header, which takes a read of its own, or `*shift` is a guess, right
+// for records whose texts and metadata are as long as those of the one before.
 static enum jc_result copy_value(const struct jc_segment *segment, const MDB_val *value,
-                                 uint64_t file_bytes, uint8_t **block, size_t *shift)
+                                 uint64_t file_bytes, bool guess, uint8_t **block, size_t *shift)
 {
     uint8_t header[JC_RECORD_HEADER_BYTES];
     size_t size = value->mv_size;
     uintptr_t offset = (uintptr_t) value->mv_data - (uintptr_t) segment->map;
     if (size < sizeof(header) || size > JC_RECORD_HEADER_BYTES + JC_RECORD_MAX_BYTES ||
-        offset > file_bytes || size > file_bytes - offset ||
-        pread(segment->fd, header, sizeof(header), (off_t) offset) != (ssize_t) sizeof(header) ||
-        jc_record_shift(header, size, shift) != JC_OK)
+        offset > file_bytes || size > file_bytes - offset)
         return JC_ERROR_CORRUPT;
-    uint8_t *bytes = malloc(*shift + size + 1);
+    if (!guess &&
+        (pread(segment->fd, header, sizeof(header), (off_t) offset) != (ssize_t) sizeof(header) ||
+         jc_record_shift(header, size, shift) != JC_OK))
+        return JC_ERROR_CORRUPT;
+    uint8_t *bytes = malloc(JC_MAX_SHIFT + size + 1);
     if (!bytes)
         return JC_ERROR_OUT_OF_MEMORY;
-    if (pread(segment->fd, bytes + *shift, size, (off_t) offset) != (ssize_t) size) {
+    size_t right;
+    if (pread(segment->fd, bytes + *shift, size, (off_t) offset) != (ssize_t) size ||
+        jc_record_shift(bytes + *shift, size, &right) != JC_OK) {
         free(bytes);
         return JC_ERROR_CORRUPT;
     }
+    if (right != *shift)
+        memmove(bytes + right, bytes + *shift, size);
+    *shift = right;
     bytes[*shift + size] = '\0';
     *block = bytes;
     return JC_OK;
 }
 
 static enum jc_result read_record(struct jc_segment *segment, MDB_txn *txn, uint64_t file_bytes,
-                                  const uint8_t key[JC_STORED_KEY_BYTES], uint8_t **block,
-                                  size_t *shift, size_t *size)
+                                  const uint8_t key[JC_STORED_KEY_BYTES], bool guess,
+                                  uint8_t **block, size_t *shift, size_t *size)
 {
     MDB_val stored = {JC_STORED_KEY_BYTES, (void *) (uintptr_t) key};
     MDB_val value;
     int rc = mdb_get(txn, segment->records, &stored, &value);
     if (rc == 0) {
         *size = value.mv_size;
-        return copy_value(segment, &value, file_bytes, block, shift);
+        return copy_value(segment, &value, file_bytes, guess, block, shift);
     }
     if (rc != MDB_NOTFOUND)
         set_condition(segment, JC_SEGMENT_BAD);
@@ -336,7 +345,7 @@ enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_
     enum jc_result result = begin(segment, &file_bytes, &txn);
     if (result != JC_OK)
         return result;
-    result = read_record(segment, txn, file_bytes, key, block, shift, size);
+    result = read_record(segment, txn, file_bytes, key, false, block, shift, size);
     mdb_txn_abort(txn);
     return result;
 }
@@ -347,18 +356,22 @@ size_t jc_segment_read_several(struct jc_segment *segment, struct jc_segment_sea
     MDB_txn *txn;
     uint64_t file_bytes;
     size_t done = 0;
+    const struct jc_segment_search *before = NULL;
     if (begin(segment, &file_bytes, &txn) != JC_OK)
         return count;
     for (; done < count && *room > 0 && jc_now_ns() < deadline_ns; done++) {
         struct jc_segment_search *search = &searches[done];
         if (search->segment)
             continue;
-        enum jc_result result = read_record(segment, txn, file_bytes, search->key, &search->block,
-                                            &search->shift, &search->size);
+        search->shift = before ? before->shift : 0;
+        enum jc_result result = read_record(segment, txn, file_bytes, search->key, before,
+                                            &search->block, &search->shift, &search->size);
         if (result != JC_ERROR_NOT_FOUND)
             search->segment = segment;
-        if (result == JC_OK)
+        if (result == JC_OK) {
             *room -= search->size < *room ? search->size : *room;
+            before = search;
+        }
     }
     mdb_txn_abort(txn);
     return done;
