@@ -591,6 +591,7 @@ static void a_launch_shape_that_no_device_has_makes_no_kernel(void **state)
         {"{grid: [1, 65536], block: 32}", "launch.grid[1]: '65536' is 65536"},
         {"{block: 32, shared: 232449}", "launch.shared: '232449' is 232449 bytes"},
         {"{grid: [16, 16], block: 32, cluster: [8, 4]}", "launch.cluster: 8 x 4 x 1 blocks"},
+        {"{grid: [3], block: 32, cluster: [2]}", "a grid of 3 x 1 x 1 blocks is not made of"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[512];
@@ -604,6 +605,34 @@ static void a_launch_shape_that_no_device_has_makes_no_kernel(void **state)
             fail_msg("'%s' is not in '%s'", cases[i].words, error.text);
         jc_template_destroy(&tmpl);
     }
+}
+
+static void a_cluster_that_follows_from_the_call_is_checked_with_it(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32, facets: []}\n"
+        "launch: {grid: [16, 16], block: 32, cluster: [n, n]}\n*/\n"
+        "extern \"C\" __global__ void k(int n) {}\n";
+    static const struct {
+        int n;
+        const char *words; // of the error
+    } cases[] = {{0, "'n' is 0"}, {1, NULL}, {3, "is not made of"}, {4, NULL},
+                 {8, "8 x 8 x 1 blocks, and a cluster has 16 at most"}, {17, "'n' is 17"}};
+    struct jc_template *tmpl = make_template(text);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct jc_error error = {{0}};
+        int n = cases[i].n;
+        void *args[] = {&n};
+        assert_int_equal(cases[i].words ? JC_ERROR_LIMIT : JC_OK,
+                         jc_kernel_launch(kernel, NULL, args, &error));
+        if (cases[i].words && !strstr(error.text, cases[i].words))
+            fail_msg("'%s' is not in '%s'", cases[i].words, error.text);
+    }
+    assert_int_equal(2, sim.num_launches());
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
 }
 
 static void a_wrong_call_launches_nothing(void **state)
@@ -850,6 +879,7 @@ int main(void)
         TEST(a_variant_that_does_not_fit_is_stood_in_for_and_told_once),
         TEST(a_wrong_kernel_says_what_to_write),
         TEST(a_launch_shape_that_no_device_has_makes_no_kernel),
+        TEST(a_cluster_that_follows_from_the_call_is_checked_with_it),
         TEST(a_wrong_call_launches_nothing),
         TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),
         TEST(a_forked_child_is_told_whatever_the_parent_was_at),

@@ -93,14 +93,38 @@ static enum jc_result check_device(const struct jc_shape *shape, const struct jc
                    lacks_cluster ? "clusters" : "cooperative launches");
 }
 
+static unsigned blocks_of(const unsigned *cluster)
+{
+    return cluster[0] * cluster[1] * cluster[2];
+}
+
+static bool is_made_of(const unsigned *grid, const unsigned *cluster)
+{
+    return grid[0] % cluster[0] == 0 && grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0;
+}
+
+static enum jc_result refuse_cluster(const struct jc_shape *shape, const unsigned *grid,
+                                     const unsigned *cluster, struct jc_error *error)
+{
+    if (blocks_of(cluster) > MAX_CLUSTER)
+        return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: %u x %u x %u blocks, and a"
+                       " cluster has %d at most; make it smaller", shape->tmpl->name, cluster[0],
+                       cluster[1], cluster[2], MAX_CLUSTER);
+    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: a grid of %u x %u x %u blocks is not"
+                   " made of clusters of %u x %u x %u; round the grid up with align()",
+                   shape->tmpl->name, grid[0], grid[1], grid[2], cluster[0], cluster[1],
+                   cluster[2]);
+}
+
+// What is the same for all calls is not looked at again.
 static enum jc_result check_cluster(const struct jc_shape *shape, struct jc_error *error)
 {
-    const unsigned *cluster = shape->cluster;
-    if (shape->cluster_varies || cluster[0] * cluster[1] * cluster[2] <= MAX_CLUSTER)
+    const unsigned *grid = shape->config.grid, *cluster = shape->cluster;
+    if (!shape->has_cluster || shape->cluster_varies)
         return JC_OK;
-    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: %u x %u x %u blocks, and a cluster"
-                   " has %d at most; make it smaller", shape->tmpl->name, cluster[0], cluster[1],
-                   cluster[2], MAX_CLUSTER);
+    if (blocks_of(cluster) > MAX_CLUSTER || (shape->num_varying == 0 && !is_made_of(grid, cluster)))
+        return refuse_cluster(shape, grid, cluster, error);
+    return JC_OK;
 }
 
 static void add_attributes(struct jc_shape *shape)
@@ -166,10 +190,8 @@ bool jc_shape_check(const struct jc_shape *shape, const struct jc_cu_launch_conf
 {
     if (threads_of(config->block) > shape->max_threads)
         return false;
-    for (unsigned i = 0; i < 3 && shape->has_cluster; i++)
-        if (config->grid[i] % cluster[i] != 0)
-            return false;
-    return true;
+    return !shape->has_cluster ||
+           (blocks_of(cluster) <= MAX_CLUSTER && is_made_of(config->grid, cluster));
 }
 
 static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigned *block,
@@ -216,10 +238,7 @@ enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slot
     }
     if (threads_of(row + JC_SHAPE_BLOCK) > shape->max_threads)
         return refuse_threads(shape, row + JC_SHAPE_BLOCK, error);
-    return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.cluster: a grid of %u x %u x %u blocks is not"
-                   " made of clusters of %u x %u x %u; round the grid up with align()",
-                   shape->tmpl->name, row[0], row[1], row[2], row[JC_SHAPE_CLUSTER],
-                   row[JC_SHAPE_CLUSTER + 1], row[JC_SHAPE_CLUSTER + 2]);
+    return refuse_cluster(shape, row, row + JC_SHAPE_CLUSTER, error);
 }
 
 enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
