@@ -683,9 +683,9 @@ static void a_stand_in_whose_derived_arguments_have_no_value_launches_nothing(vo
 {
     (void) state;
     static const char text[] =
-        "/*jitcache\nkernel: k\nparameters:\n  - {name: TILE, dispatch: [{when: n <= 64, value: 64},"
-        " {value: 1024}]}\narguments:\n  - {name: p, type: f32*}\n"
-        "  - {name: n, type: i32, facets: []}\n"
+        "/*jitcache\nkernel: k\nparameters:\n"
+        "  - {name: TILE, dispatch: [{when: n <= 64, value: 64}, {value: 1024}]}\n"
+        "arguments:\n  - {name: p, type: f32*}\n  - {name: n, type: i32, facets: []}\n"
         "  - {name: tiles, type: u8, derive: 'ceildiv(n, TILE)', facets: []}\n"
         "fallback: {TILE: 1}\nlaunch: {grid: [tiles], block: 32}\n*/\n#include <jitcache.cuh>\n"
         "extern \"C\" __global__ void k(float *p, int n, unsigned char tiles)\n"

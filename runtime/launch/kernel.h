@@ -27,7 +27,6 @@ struct jc_variant {
     uint64_t *need;
     unsigned specificity;
     struct jc_known known;
-    const struct jc_module *module;
 };
 
 struct jc_kernel {

@@ -129,7 +129,6 @@ void jc_variant_destroy(struct jc_variant **variant)
 enum jc_result jc_variant_bind(struct jc_variant *variant, const struct jc_module *module,
                                struct jc_error *error)
 {
-    variant->module = module;
     variant->info.key = module->key;
     variant->info.function = module->function;
     variant->info.registers = module->registers;

@@ -25,12 +25,14 @@ bool jc_specialization_same(const struct jc_specialization *a, const struct jc_s
 const struct jc_variant *jc_variant_choose(const struct jc_kernel *kernel, const uint64_t *words,
                                            const struct jc_specialization *wanted);
 
-// Whether a variant is right for such calls, and would be chosen before `than`, which is or is NULL.
+// Whether a variant is right for such calls, and would be chosen before `than`, which is right too,
+// or NULL.
 bool jc_variant_is_better(const struct jc_kernel *kernel, const struct jc_variant *variant,
                           const struct jc_variant *than, const uint64_t *words,
                           const struct jc_specialization *wanted);
 
-// What a variant that serves such calls needs: see struct jc_entry.
+// Whether a variant that serves such calls has other dispatched parameters than they want, and
+// values follow from those: JC_SERVICE_REDISPATCH.
 bool jc_variant_redispatches(const struct jc_kernel *kernel, const struct jc_variant *variant,
                              const struct jc_specialization *wanted);
 
