@@ -1,9 +1,9 @@
 #include "formula.h"
 
+#include <assert.h>
 #include <string.h>
 
-// The largest number of slots: arguments and parameters.
-#define MAX_SLOTS 320
+#include "runtime/template/template.h"
 
 // What the expression's stack holds while it is folded: a number, or something computed by the
 // steps so far. Of the latter the topmost alone is the formula's top; those below it were pushed.
@@ -16,7 +16,7 @@ struct entry {
 struct folding {
     struct jc_formula *formula;
     struct jc_step *steps;
-    struct entry stack[64];
+    struct entry stack[JC_EXPRESSION_MAX_STACK];
     unsigned size;
     unsigned computed; // entries of the stack that steps have computed
     bool failed;
@@ -273,8 +273,8 @@ enum jc_result jc_formula_interpret(const struct jc_formula *formula, const int6
 {
     const struct jc_formula_source *source = formula->source;
     const struct jc_known *known = source->known;
-    int64_t all[MAX_SLOTS];
-    assert(known->num_slots <= MAX_SLOTS);
+    int64_t all[JC_MAX_SLOTS];
+    assert(known->num_slots <= JC_MAX_SLOTS);
     for (size_t i = 0; i < source->expression->num_uses; i++) {
         unsigned slot = source->expression->uses[i];
         all[slot] = known->is_known[slot] ? known->numbers[slot] : slots[slot];

@@ -18,7 +18,6 @@
 #include "formula.h"
 #include "runtime/plan/specialization.h"
 
-#define JC_MAX_SLOTS (JC_MAX_ARGUMENTS + JC_MAX_PARAMETERS)
 #define JC_MAX_WORDS 320
 
 // How a value is loaded. A pointer is read as a number.

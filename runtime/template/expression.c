@@ -43,8 +43,6 @@ static void print_fault(unsigned operation, unsigned fault, int64_t a, int64_t b
 
 // --- the compiler --------------------------------------------------------------------------------
 
-#define MAX_STACK 64
-
 enum token_kind {
     TOKEN_END, TOKEN_NUMBER, TOKEN_NAME, TOKEN_SIGN
 };
@@ -210,10 +208,10 @@ static enum jc_result push(struct compiler *compiler, enum jc_operation operatio
 {
     if (++compiler->stack > compiler->depth)
         compiler->depth = compiler->stack;
-    if (compiler->depth > MAX_STACK)
+    if (compiler->depth > JC_EXPRESSION_MAX_STACK)
         return jc_fail(compiler->error, JC_ERROR_LIMIT,
                        "column %u: over %d intermediate values; split the expression up", column,
-                       MAX_STACK);
+                       JC_EXPRESSION_MAX_STACK);
     return append(compiler, operation, column, operand);
 }
 
@@ -549,7 +547,7 @@ static struct entry combine(const struct jc_instruction *at, const struct entry 
 enum jc_result jc_expression_eval(const struct jc_expression *expression, const int64_t *slots,
                                   int64_t *value, struct jc_error *error)
 {
-    struct entry stack[MAX_STACK], *top = stack;
+    struct entry stack[JC_EXPRESSION_MAX_STACK], *top = stack;
     for (size_t i = 0; i < expression->num_code; i++) {
         const struct jc_instruction *at = &expression->code[i];
         if (at->operation == JC_OP_NUMBER) {

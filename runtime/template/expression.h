@@ -56,7 +56,8 @@ struct jc_expression {
 };
 
 #define JC_EXPRESSION_MAX_LENGTH 4096
-#define JC_EXPRESSION_MAX_DEPTH 32
+#define JC_EXPRESSION_MAX_DEPTH 32 // of parentheses, calls and signs
+#define JC_EXPRESSION_MAX_STACK 64 // numbers at once
 
 // Compiles `text` into the arena. The error text begins with the column.
 // JC_ERROR_TEMPLATE, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY.
