@@ -733,6 +733,9 @@ static int use_after_fork(struct jc_template *tmpl, struct jc_kernel *kernel)
     if (jc_kernel_launch(kernel, NULL, a.args, &error) != JC_ERROR_DRIVER ||
         !strstr(error.text, "this process was forked"))
         return 5;
+    // This thread is the one that locked them.
+    pthread_mutex_unlock(&context->lock);
+    pthread_mutex_unlock(&kernel->making);
     jc_kernel_destroy(&kernel);
     jc_context_destroy(&context);
     return 0;
