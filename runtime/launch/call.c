@@ -90,16 +90,17 @@ enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *arg
 
 // --- what few calls have -------------------------------------------------------------------------
 
-bool jc_rule_choose(const struct jc_rule *rule, const int64_t *slots, size_t *chosen)
+size_t jc_rule_choose(const struct jc_rule *rule, const int64_t *slots)
 {
-    int64_t holds = 0;
-    for (*chosen = 0; *chosen + 1 < rule->num_cases; ++*chosen) {
-        if (!jc_formula_eval(&rule->conditions[*chosen], slots, &holds))
-            return false;
+    size_t chosen = 0;
+    for (; chosen + 1 < rule->num_cases; chosen++) {
+        int64_t holds;
+        if (!jc_formula_eval(&rule->conditions[chosen], slots, &holds))
+            return SIZE_MAX;
         if (holds)
             break;
     }
-    return true;
+    return chosen;
 }
 
 bool jc_read_any(unsigned width, const void *from, int64_t *value)
@@ -146,11 +147,15 @@ bool jc_scheme_read_unusual(const struct jc_scheme *scheme, struct jc_call *call
 
 // --- words and specializations -------------------------------------------------------------------
 
-// A fact is counted among those of both kinds, in the order of arguments and facets.
-static bool has_fact(const struct jc_scheme *scheme, const uint64_t *words, size_t fact)
+static bool is_set(const uint64_t *words, unsigned bit)
 {
-    unsigned bit = scheme->bits[fact];
     return words[bit / 64] >> (bit % 64) & 1;
+}
+
+static const struct jc_facet *facet_at(const struct jc_scheme *scheme,
+                                       const struct jc_fact_bit *bit)
+{
+    return &scheme->tmpl->arguments[bit->argument].facets[bit->facet];
 }
 
 static const struct jc_rule *rule_of(const struct jc_scheme *scheme, size_t slot)
@@ -161,29 +166,19 @@ static const struct jc_rule *rule_of(const struct jc_scheme *scheme, size_t slot
     return &scheme->rules[computation_at(scheme, i)->index];
 }
 
-static struct jc_facet value_of(const struct jc_scheme *scheme, const uint64_t *words, size_t index)
-{
-    size_t i = 0;
-    while (scheme->valued[i] != index)
-        i++;
-    return (struct jc_facet){JC_FACET_VALUE, (int64_t) words[scheme->first_value + i]};
-}
-
 static struct jc_facet facet_of(const struct jc_scheme *scheme, const uint64_t *words, size_t index)
 {
     const struct jc_argument *argument = &scheme->tmpl->arguments[index];
     if (scheme->known.is_known[index])
         return jc_argument_facet(argument, scheme->known.numbers[index], false);
-    size_t fact = scheme->first_fact[index];
-    for (unsigned i = 0; i < argument->num_facets; i++) {
-        const struct jc_facet *facet = &argument->facets[i];
-        if (!jc_argument_facet_active(argument, facet, false))
-            continue;
-        if (facet->kind == JC_FACET_VALUE)
-            return value_of(scheme, words, index);
-        if (has_fact(scheme, words, fact++))
-            return *facet;
-    }
+    for (size_t i = 0; i < scheme->num_valued; i++)
+        if (scheme->valued[i] == index)
+            return (struct jc_facet){JC_FACET_VALUE, (int64_t) words[scheme->first_value + i]};
+    // The most specific one comes first.
+    for (size_t i = scheme->first_bit[index];
+         i < scheme->num_bits && scheme->bits[i].argument == index; i++)
+        if (is_set(words, scheme->bits[i].bit))
+            return *facet_at(scheme, &scheme->bits[i]);
     return (struct jc_facet){.kind = JC_FACET_NONE};
 }
 
@@ -223,16 +218,10 @@ bool jc_scheme_words(const struct jc_scheme *scheme, const struct jc_specializat
     bool wanted = true;
     const struct jc_template *tmpl = scheme->tmpl;
     memset(words, 0, scheme->num_words * sizeof(*words));
-    for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        size_t fact = scheme->first_fact[i];
-        for (unsigned j = 0; j < argument->num_facets && !scheme->known.is_known[i]; j++) {
-            const struct jc_facet *facet = &argument->facets[j];
-            if (facet->kind == JC_FACET_VALUE || !jc_argument_facet_active(argument, facet, false))
-                continue;
-            unsigned bit = scheme->bits[fact++];
-            words[bit / 64] |= (uint64_t) is_implied(&of->facets[i], facet) << (bit % 64);
-        }
+    for (size_t i = 0; i < scheme->num_bits; i++) {
+        const struct jc_fact_bit *bit = &scheme->bits[i];
+        bool is_known = is_implied(&of->facets[bit->argument], facet_at(scheme, bit));
+        words[bit->bit / 64] |= (uint64_t) is_known << (bit->bit % 64);
     }
     for (unsigned i = 0; i < scheme->num_computed; i++) {
         const struct jc_computation *computation = computation_at(scheme, i);
@@ -264,22 +253,16 @@ bool jc_scheme_words(const struct jc_scheme *scheme, const struct jc_specializat
 
 bool jc_scheme_is_unaligned(const struct jc_scheme *scheme, const uint64_t *words)
 {
-    const struct jc_template *tmpl = scheme->tmpl;
-    for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        size_t fact = scheme->first_fact[i];
-        for (unsigned j = 0; j < argument->num_facets && !scheme->known.is_known[i]; j++) {
-            const struct jc_facet *facet = &argument->facets[j];
-            if (facet->kind == JC_FACET_VALUE || !jc_argument_facet_active(argument, facet, false))
-                continue;
-            // The first one is what a plan expects.
-            if (facet->kind == JC_FACET_ALIGN && !argument->align_either) {
-                if (!has_fact(scheme, words, fact))
-                    return true;
-                break;
-            }
-            fact++;
-        }
+    const struct jc_fact_bit *before = NULL;
+    for (size_t i = 0; i < scheme->num_bits; i++) {
+        const struct jc_fact_bit *bit = &scheme->bits[i];
+        const struct jc_argument *argument = &scheme->tmpl->arguments[bit->argument];
+        if (facet_at(scheme, bit)->kind != JC_FACET_ALIGN || argument->align_either)
+            continue;
+        // An argument's first one is what a plan expects.
+        if ((!before || before->argument != bit->argument) && !is_set(words, bit->bit))
+            return true;
+        before = bit;
     }
     return false;
 }

@@ -47,7 +47,7 @@ static void compute(struct folding *folding, struct entry *entry)
         return;
     struct jc_formula *formula = folding->formula;
     if (folding->computed == 0 && formula->num_steps == 0) {
-        formula->starts_at_slot = !entry->is_number;
+        formula->kind = entry->is_number ? JC_FORMULA_NUMBER : JC_FORMULA_SLOT;
         formula->start = entry->operand;
     } else if (folding->computed > JC_FORMULA_DEPTH) {
         folding->failed = true;
@@ -193,6 +193,12 @@ static void fold(struct folding *folding, const struct jc_expression *expression
         compute(folding, &folding->stack[0]);
 }
 
+static bool is_rounding(const struct jc_formula *formula)
+{
+    return formula->num_steps == 1 && formula->first[0].operation >= JC_STEP_SHIFT_DOWN &&
+           formula->first[0].operation <= JC_STEP_ROUND_UP;
+}
+
 void jc_formula_init(struct jc_formula *formula, struct jc_formula_source *source,
                      const struct jc_expression *expression, const struct jc_known *known)
 {
@@ -200,13 +206,14 @@ void jc_formula_init(struct jc_formula *formula, struct jc_formula_source *sourc
     *formula = (struct jc_formula){.source = source, .steps = source->steps};
     struct folding folding = {.formula = formula, .steps = source->steps};
     fold(&folding, expression, known);
-    formula->interpreted = folding.failed;
-    if (folding.failed)
-        formula->num_steps = 0;
     if (formula->num_steps <= JC_FORMULA_INLINE) {
         memcpy(formula->first, source->steps, sizeof(formula->first));
         formula->steps = formula->first;
     }
+    if (folding.failed)
+        formula->kind = JC_FORMULA_INTERPRETED;
+    else if (formula->num_steps > 0)
+        formula->kind = is_rounding(formula) ? JC_FORMULA_ROUND : JC_FORMULA_STEPS_OF_SLOT;
 }
 
 static unsigned apply_step(const struct jc_step *step, int64_t a, int64_t b, int64_t *r)
@@ -232,7 +239,7 @@ static unsigned apply_step(const struct jc_step *step, int64_t a, int64_t b, int
 
 static bool run_steps(const struct jc_formula *formula, const int64_t *slots, int64_t *value)
 {
-    int64_t top = formula->starts_at_slot ? slots[formula->start] : formula->start;
+    int64_t top = slots[formula->start];
     int64_t below[JC_FORMULA_DEPTH];
     unsigned depth = 0, fault = 0;
     const struct jc_step *step = formula->steps, *end = step + formula->num_steps;
@@ -256,16 +263,16 @@ static bool run_steps(const struct jc_formula *formula, const int64_t *slots, in
 
 bool jc_formula_run(const struct jc_formula *formula, const int64_t *slots, int64_t *value)
 {
-    return (!formula->interpreted && run_steps(formula, slots, value)) ||
+    if (jc_formula_is_constant(formula, value))
+        return true;
+    return (formula->kind != JC_FORMULA_INTERPRETED && run_steps(formula, slots, value)) ||
            jc_formula_interpret(formula, slots, value, NULL) == JC_OK;
 }
 
 bool jc_formula_is_constant(const struct jc_formula *formula, int64_t *value)
 {
-    if (formula->interpreted || formula->starts_at_slot || formula->num_steps > 0)
-        return false;
     *value = formula->start;
-    return true;
+    return formula->kind == JC_FORMULA_NUMBER;
 }
 
 enum jc_result jc_formula_interpret(const struct jc_formula *formula, const int64_t *slots,

@@ -15,6 +15,10 @@
 #include "runtime/template/expression.h"
 #include "runtime/template/operation.h"
 
+// For what a launch calls only where something is unusual or wrong: such calls, and the code around
+// them, are then kept away from the code of every launch.
+#define JC_COLD __attribute__((cold))
+
 // What is known, by slot; see template.h for what slots are. Must outlive the formulas.
 struct jc_known {
     size_t num_slots;
@@ -53,13 +57,21 @@ struct jc_formula_source {
     struct jc_step steps[JC_FORMULA_STEPS];
 };
 
+// How it is computed. The first two are what launches are made for.
+enum jc_formula_kind {
+    JC_FORMULA_ROUND,       // of a slot, one step of JC_STEP_SHIFT_DOWN to JC_STEP_ROUND_UP
+    JC_FORMULA_SLOT,        // the value of a slot
+    JC_FORMULA_STEPS_OF_SLOT,
+    JC_FORMULA_NUMBER,      // the same for every call
+    JC_FORMULA_INTERPRETED, // too long for steps, or something in it always fails
+};
+
 struct jc_formula {
+    uint8_t kind; // enum jc_formula_kind
     uint8_t num_steps;
-    bool interpreted; // too long: no steps
-    bool starts_at_slot;
     uint8_t index; // the owner's
     uint32_t max;  // the owner's
-    int64_t start; // a slot, or the number it starts with; without steps that is the value
+    int64_t start; // the slot that it starts at, or the number
     const struct jc_step *steps; // `first`, or the source's
     struct jc_step first[JC_FORMULA_INLINE];
     const struct jc_formula_source *source;
@@ -97,15 +109,13 @@ static inline bool jc_step_round(const struct jc_step *step, int64_t number, int
 static inline bool jc_formula_eval(const struct jc_formula *formula, const int64_t *slots,
                                    int64_t *value)
 {
-    if (formula->num_steps == 0 && !formula->interpreted) {
-        *value = formula->starts_at_slot ? slots[formula->start] : formula->start;
+    if (__builtin_expect(formula->kind == JC_FORMULA_ROUND, true) &&
+        jc_step_round(&formula->first[0], slots[formula->start], value))
+        return true;
+    if (__builtin_expect(formula->kind == JC_FORMULA_SLOT, true)) {
+        *value = slots[formula->start];
         return true;
     }
-    const struct jc_step *step = &formula->first[0];
-    bool rounds = formula->num_steps == 1 && formula->starts_at_slot &&
-                  step->operation >= JC_STEP_SHIFT_DOWN && step->operation <= JC_STEP_ROUND_UP;
-    if (rounds && jc_step_round(step, slots[formula->start], value))
-        return true;
     return jc_formula_run(formula, slots, value);
 }
 

@@ -101,7 +101,7 @@ static enum jc_result allocate(struct making *making)
     scheme->known.is_known = jc_arena_alloc(arena, slots, sizeof(bool));
     scheme->known.numbers = jc_arena_alloc(arena, slots, sizeof(int64_t));
     scheme->bound = jc_arena_alloc(arena, arguments, sizeof(*scheme->bound));
-    scheme->first_fact = jc_arena_alloc(arena, arguments, sizeof(*scheme->first_fact));
+    scheme->first_bit = jc_arena_alloc(arena, arguments, sizeof(*scheme->first_bit));
     scheme->formulas = making->formulas =
         allocate_lines(arena, arguments, sizeof(*making->formulas));
     making->sources = jc_arena_alloc(arena, arguments, sizeof(*making->sources));
@@ -111,7 +111,7 @@ static enum jc_result allocate(struct making *making)
         jc_arena_alloc(arena, arguments * JC_MAX_FACETS, sizeof(*making->divided));
     scheme->valued = making->valued = jc_arena_alloc(arena, arguments, sizeof(*making->valued));
     bool complete = scheme->parameters && scheme->known.is_known && scheme->known.numbers &&
-                    scheme->bound && scheme->first_fact && scheme->formulas && making->sources &&
+                    scheme->bound && scheme->first_bit && scheme->formulas && making->sources &&
                     scheme->bounds && scheme->rules && scheme->divided && scheme->valued;
     return complete ? JC_OK : jc_fail_memory(making->error);
 }
@@ -236,7 +236,7 @@ unsigned jc_scheme_first_case(const struct jc_parameter *parameter, const char *
 static bool is_limit(const struct jc_formula *condition)
 {
     const struct jc_step *step = &condition->first[0];
-    return !condition->interpreted && condition->starts_at_slot && condition->num_steps == 1 &&
+    return condition->kind == JC_FORMULA_STEPS_OF_SLOT && condition->num_steps == 1 &&
            step->operation == JC_OP_LESS_EQUAL && step->operand_from == JC_OPERAND_NUMBER &&
            !step->reversed;
 }
@@ -382,13 +382,13 @@ static enum jc_result collect_facts(struct making *making)
 {
     struct jc_scheme *scheme = making->scheme;
     const struct jc_template *tmpl = scheme->tmpl;
-    uint16_t *bits =
+    struct jc_fact_bit *bits =
         jc_arena_alloc(&scheme->arena, tmpl->num_arguments * JC_MAX_FACETS, sizeof(*bits));
     if (!bits)
         return jc_fail_memory(making->error);
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &tmpl->arguments[i];
-        scheme->first_fact[i] = (uint16_t) scheme->num_bits;
+        scheme->first_bit[i] = (uint16_t) scheme->num_bits;
         for (unsigned j = 0; j < argument->num_facets && !scheme->known.is_known[i]; j++) {
             const struct jc_facet *facet = &argument->facets[j];
             if (!jc_argument_facet_active(argument, facet, false))
@@ -396,14 +396,15 @@ static enum jc_result collect_facts(struct making *making)
             if (facet->kind == JC_FACET_VALUE)
                 making->valued[scheme->num_valued++] = (uint16_t) i;
             else
-                bits[scheme->num_bits++] = add_fact(making, i, facet);
+                bits[scheme->num_bits++] = (struct jc_fact_bit){
+                    (uint8_t) i, (uint8_t) j, add_fact(making, i, facet)};
         }
     }
     for (size_t i = 0; i < scheme->num_bits; i++) {
-        if (!(bits[i] & IS_DIVIDED))
+        if (!(bits[i].bit & IS_DIVIDED))
             continue;
-        size_t index = bits[i] & ~IS_DIVIDED;
-        bits[i] = making->divided[index].bit = (uint16_t) (scheme->num_facts + index);
+        size_t index = bits[i].bit ^ IS_DIVIDED;
+        bits[i].bit = making->divided[index].bit = (uint16_t) (scheme->num_facts + index);
     }
     scheme->bits = bits;
     return JC_OK;

@@ -64,6 +64,12 @@ struct jc_divided_fact {
     int64_t divisor;
 };
 
+// Whose fact a bit of the words is.
+struct jc_fact_bit {
+    uint8_t argument, facet; // the facet's index among the argument's
+    uint16_t bit;
+};
+
 // How dispatch chooses a parameter. Of each case: its value, as expressions see it, and the first
 // case with the same value, which stands for both.
 struct jc_rule {
@@ -106,9 +112,9 @@ struct jc_scheme {
     struct jc_known known;   // parameters and bound arguments, and what follows from them
     // The bits of facts of both kinds, in the order of arguments and of their facets, and where
     // those of each argument begin.
-    const uint16_t *bits;
+    const struct jc_fact_bit *bits;
     size_t num_bits;
-    uint16_t *first_fact;
+    uint16_t *first_bit;
     bool derived_follow_dispatch; // some derived argument follows from a dispatched parameter
 };
 
@@ -142,7 +148,7 @@ static inline const uint64_t *jc_call_words(const struct jc_scheme *scheme,
 }
 
 // Says why a call cannot be read. Slow.
-enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
+JC_COLD enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
                                 struct jc_error *error);
 
 // The specialization that a call with these words wants. `parameters` and `facets` are arrays of
@@ -160,7 +166,7 @@ bool jc_scheme_words(const struct jc_scheme *scheme, const struct jc_specializat
 bool jc_scheme_is_unaligned(const struct jc_scheme *scheme, const uint64_t *words);
 
 // Sets the dispatched parameters to those of `of` and computes what follows from them.
-bool jc_scheme_redispatch(const struct jc_scheme *scheme, const struct jc_specialization *of,
+JC_COLD bool jc_scheme_redispatch(const struct jc_scheme *scheme, const struct jc_specialization *of,
                           struct jc_call *call);
 
 // Loads a value of any width; false for a u64 that is no signed number.
@@ -180,8 +186,8 @@ static inline bool jc_read_value(unsigned width, const void *from, int64_t *valu
     return true;
 }
 
-// Chooses by conditions that are not counted. False: one fails.
-bool jc_rule_choose(const struct jc_rule *rule, const int64_t *slots, size_t *chosen);
+// Chooses by conditions that are not counted; SIZE_MAX where one fails.
+JC_COLD size_t jc_rule_choose(const struct jc_rule *rule, const int64_t *slots);
 
 static inline bool jc_scheme_dispatch(const struct jc_scheme *scheme,
                                       const struct jc_computation *computation, int64_t *slots,
@@ -197,8 +203,10 @@ static inline bool jc_scheme_dispatch(const struct jc_scheme *scheme,
             chosen += value > rule->limits[i];
             __asm__("" : "+r"(chosen));
         }
-    } else if (!jc_rule_choose(rule, slots, &chosen)) {
-        return false;
+    } else {
+        chosen = jc_rule_choose(rule, slots);
+        if (chosen == SIZE_MAX)
+            return false;
     }
     slots[computation->slot] = rule->numbers[chosen];
     words[rule->word] |= (uint64_t) rule->indices[chosen] << rule->shift;
@@ -234,7 +242,7 @@ static inline bool jc_fact_holds(const struct jc_fact *fact, const int64_t *slot
 }
 
 // What follows the reads, of a call that has not just one word of facts and cases.
-bool jc_scheme_read_unusual(const struct jc_scheme *scheme, struct jc_call *call);
+JC_COLD bool jc_scheme_read_unusual(const struct jc_scheme *scheme, struct jc_call *call);
 
 // Reads a call. False: see jc_scheme_refuse.
 static inline bool jc_scheme_read(const struct jc_scheme *scheme, void *const *args,

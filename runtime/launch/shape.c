@@ -159,6 +159,7 @@ enum jc_result jc_shape_init(struct jc_shape *shape, const struct jc_template *t
     if (result != JC_OK)
         return result;
     add_attributes(shape);
+    shape->is_unusual = shape->has_cluster || shape->block_varies;
     shape->has_workspace = launch->workspace != NULL;
     if (shape->has_workspace)
         jc_formula_init(&shape->workspace, &shape->workspace_source, launch->workspace, known);
@@ -185,13 +186,35 @@ static uint64_t threads_of(const unsigned *block)
     return (uint64_t) block[0] * block[1] * block[2];
 }
 
-bool jc_shape_check(const struct jc_shape *shape, const struct jc_cu_launch_config *config,
-                    const unsigned cluster[3])
+static bool check(const struct jc_shape *shape, const struct jc_cu_launch_config *config,
+                  const unsigned cluster[3])
 {
     if (threads_of(config->block) > shape->max_threads)
         return false;
     return !shape->has_cluster ||
            (blocks_of(cluster) <= MAX_CLUSTER && is_made_of(config->grid, cluster));
+}
+
+bool jc_shape_compute_unusual(const struct jc_shape *shape, const int64_t *slots,
+                              struct jc_cu_launch_config *config, unsigned cluster[3],
+                              bool *is_empty)
+{
+    *config = shape->config;
+    memcpy(cluster, shape->cluster, sizeof(shape->cluster));
+    *is_empty = shape->is_empty;
+    for (unsigned i = 0; i < shape->num_varying; i++) {
+        const struct jc_formula *varying = &shape->varying[i];
+        int64_t value;
+        if (!jc_formula_eval(varying, slots, &value) || value < jc_shape_min(varying->index) ||
+            value > varying->max)
+            return false;
+        if (varying->index < JC_SHAPE_CLUSTER)
+            config->row[varying->index] = (unsigned) value;
+        else
+            cluster[varying->index - JC_SHAPE_CLUSTER] = (unsigned) value;
+        *is_empty |= varying->index < JC_SHAPE_BLOCK && value == 0;
+    }
+    return check(shape, config, cluster);
 }
 
 static enum jc_result refuse_threads(const struct jc_shape *shape, const unsigned *block,

@@ -28,6 +28,7 @@ struct jc_shape {
 
     uint8_t num_varying;
     bool is_empty; // by a fixed number: the grid has no blocks
+    bool is_unusual; // it has a cluster, or the block varies
     bool block_varies, cluster_varies;
     bool has_cluster, has_workspace;
     unsigned max_threads; // of a block
@@ -67,14 +68,15 @@ enum jc_result jc_shape_bind(struct jc_shape *shape, const struct jc_module *mod
                              struct jc_error *error);
 
 // Says why a call has no shape. Slow.
-enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slots,
+JC_COLD enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slots,
                                struct jc_error *error);
-enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
+JC_COLD enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
                                          struct jc_error *error);
 
-// Whether a block has not too many threads, and the grid is made of clusters.
-bool jc_shape_check(const struct jc_shape *shape, const struct jc_cu_launch_config *config,
-                    const unsigned cluster[3]);
+// As jc_shape_compute, of whatever shape.
+JC_COLD bool jc_shape_compute_unusual(const struct jc_shape *shape, const int64_t *slots,
+                                      struct jc_cu_launch_config *config, unsigned cluster[3],
+                                      bool *is_empty);
 
 // Fills in all but the stream. `cluster` is set where the shape has one; attributes that follow
 // from the call are left to the caller. False: see jc_shape_refuse.
@@ -82,25 +84,21 @@ static inline bool jc_shape_compute(const struct jc_shape *shape, const int64_t 
                                     struct jc_cu_launch_config *config, unsigned cluster[3],
                                     bool *is_empty)
 {
+    if (__builtin_expect(shape->is_unusual, false))
+        return jc_shape_compute_unusual(shape, slots, config, cluster, is_empty);
     *config = shape->config;
-    *is_empty = shape->is_empty;
-    if (__builtin_expect(shape->has_cluster, false))
-        memcpy(cluster, shape->cluster, sizeof(shape->cluster));
+    bool empty = shape->is_empty;
     for (unsigned i = 0; i < shape->num_varying; i++) {
         const struct jc_formula *varying = &shape->varying[i];
         int64_t value;
-        if (!jc_formula_eval(varying, slots, &value) || value < jc_shape_min(varying->index) ||
-            value > varying->max)
+        // Grids and shared memory begin at 0, so what is negative is too large.
+        if (__builtin_expect(!jc_formula_eval(varying, slots, &value) ||
+                             (uint64_t) value > varying->max, false))
             return false;
-        if (__builtin_expect(varying->index < JC_SHAPE_CLUSTER, true))
-            config->row[varying->index] = (unsigned) value;
-        else
-            cluster[varying->index - JC_SHAPE_CLUSTER] = (unsigned) value;
-        *is_empty |= varying->index < JC_SHAPE_BLOCK && value == 0;
+        config->row[varying->index] = (unsigned) value;
+        empty |= (varying->index < JC_SHAPE_BLOCK) & (value == 0);
     }
-    // What few shapes have.
-    if (__builtin_expect(shape->block_varies | shape->has_cluster, false))
-        return jc_shape_check(shape, config, cluster);
+    *is_empty = empty;
     return true;
 }
 

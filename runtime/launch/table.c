@@ -63,6 +63,19 @@ static jc_service service_at(const struct jc_slots *slots, size_t at)
     return atomic_load_explicit(&slots->slots[at].service, memory_order_relaxed);
 }
 
+jc_service jc_table_find_further(uintptr_t root, uint64_t word, size_t at)
+{
+    unsigned log2 = root % JC_LINE;
+    const struct jc_slot *slots = (const struct jc_slot *) (root - log2);
+    size_t mask = ((size_t) 1 << log2) - 1;
+    for (;;) {
+        at = (at + 1) & mask;
+        jc_service service = atomic_load_explicit(&slots[at].service, memory_order_acquire);
+        if (!service || slots[at].word == word)
+            return service;
+    }
+}
+
 jc_service jc_table_find_several(uintptr_t root, const uint64_t *words, size_t count)
 {
     unsigned log2 = root % JC_LINE;

@@ -89,8 +89,9 @@ static inline size_t jc_table_place(uint64_t word, unsigned log2)
     return (size_t) (word * UINT64_C(0x9E3779B97F4A7C15) >> (64 - log2));
 }
 
-// The same as jc_table_find, for several words.
-jc_service jc_table_find_several(uintptr_t root, const uint64_t *words, size_t count);
+// The same as jc_table_find, for a word that is not at the first place, and for several words.
+__attribute__((cold)) jc_service jc_table_find_further(uintptr_t root, uint64_t word, size_t at);
+__attribute__((cold)) jc_service jc_table_find_several(uintptr_t root, const uint64_t *words, size_t count);
 
 // What serves calls with these words, or 0. Threads: any, at any time.
 static inline jc_service jc_table_find(const struct jc_table *table, const uint64_t *words,
@@ -103,11 +104,11 @@ static inline jc_service jc_table_find(const struct jc_table *table, const uint6
         return jc_table_find_several(root, words, count);
     unsigned log2 = root % JC_LINE;
     const struct jc_slot *slots = (const struct jc_slot *) (root - log2);
-    for (size_t at = jc_table_place(words[0], log2);; at = (at + 1) & (((size_t) 1 << log2) - 1)) {
-        jc_service service = atomic_load_explicit(&slots[at].service, memory_order_acquire);
-        if (!service || slots[at].word == words[0])
-            return service;
-    }
+    size_t at = jc_table_place(words[0], log2);
+    jc_service service = atomic_load_explicit(&slots[at].service, memory_order_acquire);
+    if (__builtin_expect(!service || slots[at].word == words[0], true))
+        return service;
+    return jc_table_find_further(root, words[0], at);
 }
 
 #endif
