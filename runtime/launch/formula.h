@@ -12,12 +12,9 @@
 #ifndef JC_FORMULA_H
 #define JC_FORMULA_H
 
+#include "cold.h"
 #include "runtime/template/expression.h"
 #include "runtime/template/operation.h"
-
-// For what a launch calls only where something is unusual or wrong: such calls, and the code around
-// them, are then kept away from the code of every launch.
-#define JC_COLD __attribute__((cold))
 
 // What is known, by slot; see template.h for what slots are. Must outlive the formulas.
 struct jc_known {

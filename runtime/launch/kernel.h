@@ -83,7 +83,8 @@ jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, b
 
 // Serves a call whose words are not in the table, as the kernel's policy says. The errors of
 // jc_kernel_resolve.
-JC_COLD enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
+JC_COLD
+enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
                               jc_service *service, struct jc_error *error);
 
 #endif

@@ -13,7 +13,8 @@ struct prepared {
     struct jc_call call; // the last, of which little is used
 };
 
-JC_COLD static enum jc_result refuse(struct jc_kernel *kernel, void *const *args, struct jc_error *error)
+JC_COLD
+static enum jc_result refuse(struct jc_kernel *kernel, void *const *args, struct jc_error *error)
 {
     return jc_scheme_refuse(&kernel->scheme, args, error);
 }
@@ -66,7 +67,8 @@ static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, voi
     return JC_OK;
 }
 
-JC_COLD static enum jc_result refuse_null(const void *kernel, const void *args, struct jc_error *error)
+JC_COLD
+static enum jc_result refuse_null(const void *kernel, const void *args, struct jc_error *error)
 {
     return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL",
                    !kernel ? "kernel" : !args ? "args" : "launch");

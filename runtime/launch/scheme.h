@@ -148,7 +148,8 @@ static inline const uint64_t *jc_call_words(const struct jc_scheme *scheme,
 }
 
 // Says why a call cannot be read. Slow.
-JC_COLD enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
+JC_COLD
+enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,
                                 struct jc_error *error);
 
 // The specialization that a call with these words wants. `parameters` and `facets` are arrays of
@@ -166,7 +167,8 @@ bool jc_scheme_words(const struct jc_scheme *scheme, const struct jc_specializat
 bool jc_scheme_is_unaligned(const struct jc_scheme *scheme, const uint64_t *words);
 
 // Sets the dispatched parameters to those of `of` and computes what follows from them.
-JC_COLD bool jc_scheme_redispatch(const struct jc_scheme *scheme, const struct jc_specialization *of,
+JC_COLD
+bool jc_scheme_redispatch(const struct jc_scheme *scheme, const struct jc_specialization *of,
                           struct jc_call *call);
 
 // Loads a value of any width; false for a u64 that is no signed number.
@@ -187,7 +189,8 @@ static inline bool jc_read_value(unsigned width, const void *from, int64_t *valu
 }
 
 // Chooses by conditions that are not counted; SIZE_MAX where one fails.
-JC_COLD size_t jc_rule_choose(const struct jc_rule *rule, const int64_t *slots);
+JC_COLD
+size_t jc_rule_choose(const struct jc_rule *rule, const int64_t *slots);
 
 static inline bool jc_scheme_dispatch(const struct jc_scheme *scheme,
                                       const struct jc_computation *computation, int64_t *slots,
@@ -242,7 +245,8 @@ static inline bool jc_fact_holds(const struct jc_fact *fact, const int64_t *slot
 }
 
 // What follows the reads, of a call that has not just one word of facts and cases.
-JC_COLD bool jc_scheme_read_unusual(const struct jc_scheme *scheme, struct jc_call *call);
+JC_COLD
+bool jc_scheme_read_unusual(const struct jc_scheme *scheme, struct jc_call *call);
 
 // Reads a call. False: see jc_scheme_refuse.
 static inline bool jc_scheme_read(const struct jc_scheme *scheme, void *const *args,

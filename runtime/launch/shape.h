@@ -68,15 +68,18 @@ enum jc_result jc_shape_bind(struct jc_shape *shape, const struct jc_module *mod
                              struct jc_error *error);
 
 // Says why a call has no shape. Slow.
-JC_COLD enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slots,
+JC_COLD
+enum jc_result jc_shape_refuse(const struct jc_shape *shape, const int64_t *slots,
                                struct jc_error *error);
-JC_COLD enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
+JC_COLD
+enum jc_result jc_shape_refuse_workspace(const struct jc_shape *shape, const int64_t *slots,
                                          struct jc_error *error);
 
 // As jc_shape_compute, of whatever shape.
-JC_COLD bool jc_shape_compute_unusual(const struct jc_shape *shape, const int64_t *slots,
-                                      struct jc_cu_launch_config *config, unsigned cluster[3],
-                                      bool *is_empty);
+JC_COLD
+bool jc_shape_compute_unusual(const struct jc_shape *shape, const int64_t *slots,
+                              struct jc_cu_launch_config *config, unsigned cluster[3],
+                              bool *is_empty);
 
 // Fills in all but the stream. `cluster` is set where the shape has one; attributes that follow
 // from the call are left to the caller. False: see jc_shape_refuse.

@@ -15,6 +15,8 @@
 
 #include <jitcache/result.h>
 
+#include "cold.h"
+
 struct jc_variant;
 
 // Variants lie at multiples of this.
@@ -90,8 +92,10 @@ static inline size_t jc_table_place(uint64_t word, unsigned log2)
 }
 
 // The same as jc_table_find, for a word that is not at the first place, and for several words.
-__attribute__((cold)) jc_service jc_table_find_further(uintptr_t root, uint64_t word, size_t at);
-__attribute__((cold)) jc_service jc_table_find_several(uintptr_t root, const uint64_t *words, size_t count);
+JC_COLD
+jc_service jc_table_find_further(uintptr_t root, uint64_t word, size_t at);
+JC_COLD
+jc_service jc_table_find_several(uintptr_t root, const uint64_t *words, size_t count);
 
 // What serves calls with these words, or 0. Threads: any, at any time.
 static inline jc_service jc_table_find(const struct jc_table *table, const uint64_t *words,
