@@ -71,11 +71,11 @@ static enum jc_result refuse(struct jc_kernel *kernel, const struct jc_call *cal
     char *text = jc_specialization_text(wanted);
     enum jc_result result = jc_fail(
         error, JC_ERROR_NOT_READY, "%s: the variant for this call is not loaded, and the kernel's"
-        " policy is to fail then. It is\nkey=%s\n%sCall jc_kernel_prepare with such"
-        " arguments or jc_kernel_warmup with ranges that reach them; ahead of time:\n  jitcache"
-        " prewarm %s --arch %s%s", kernel->tmpl->name, key, text ? text : "",
+        " policy is to fail then. Call jc_kernel_prepare with such arguments or jc_kernel_warmup"
+        " with ranges that reach them; ahead of time:\n  jitcache prewarm %s --arch %s%s\nIt is"
+        "\nkey=%s\n%s", kernel->tmpl->name,
         kernel->tmpl->file ? kernel->tmpl->file : kernel->tmpl->base_name,
-        kernel->device->capability, options);
+        kernel->device->capability, options, key, text ? text : "");
     free(text);
     return result;
 }

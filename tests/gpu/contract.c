@@ -1121,7 +1121,7 @@ static void machine_code_of_another_architecture_is_refused_and_none_at_all_comp
                      JC_OK);
     find_foreign(session, &foreign);
     expect_from(session, &right, foreign.payload, foreign.payload_size, "foreign",
-                JC_ERROR_DRIVER, "mark architecture");
+                JC_ERROR_DRIVER, "mark architecture clear");
     static const char garbage[64] = "no cubin";
     expect_from(session, &right, garbage, sizeof(garbage), "garbage", JC_OK, "");
     jc_record_finish(&foreign);
