@@ -250,7 +250,7 @@ static enum jc_result need_driver(struct jc_context *context, struct jc_driver_i
     } else {
         result = jc_driver_init(driver, error);
         if (result == JC_OK)
-            jc_log(&context->log, JC_LOG_INFO, "CUDA driver %s, for CUDA %d.%d, with %d GPUs",
+            jc_log(&context->log, JC_LOG_INFO, "CUDA driver %s, for CUDA %d.%d, GPUs: %d",
                    driver->file, driver->version / 1000, driver->version % 1000 / 10,
                    driver->num_devices);
     }

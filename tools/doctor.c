@@ -317,23 +317,6 @@ static void tell_disk(struct doctor *doctor, const struct jc_disk *disk, bool ab
                         left, mode);
 }
 
-static json_t *json_of_cache(const struct doctor *doctor, const struct jc_disk *disk)
-{
-    const struct jc_session *session = &doctor->session;
-    const struct jc_cache_info *info = &session->info;
-    json_t *cache = json_pack(
-        "{s:o, s:s, s:s, s:s, s:I, s:I, s:I}", "dir", json_or_null(info->dir), "origin",
-        origin_of_folder(doctor), "state", session->state, "reason", info->reason, "bytes",
-        (json_int_t) info->bytes, "max_bytes", (json_int_t) info->max_bytes, "segments",
-        (json_int_t) info->segments);
-    if (disk) {
-        json_object_set_new(cache, "file_system", jc_json_text(disk->type));
-        json_object_set_new(cache, "network", json_boolean(disk->network));
-        json_object_set_new(cache, "free_bytes", json_integer((json_int_t) disk->free_bytes));
-    }
-    return cache;
-}
-
 // What keeps the cache from being written, though it may be read; NULL: nothing.
 static const char *why_only_read(const struct jc_disk *disk)
 {
@@ -371,6 +354,28 @@ static void tell_cache(struct doctor *doctor, const struct jc_disk *disk)
         jc_findings_add(&doctor->findings, JC_FINDING_OK, "cache",
                         "%s, by %s, %s of %s in %u segment%s", info->dir, origin, used, budget,
                         info->segments, info->segments == 1 ? "" : "s");
+}
+
+static json_t *json_of_cache(const struct doctor *doctor, const struct jc_disk *disk)
+{
+    const struct jc_session *session = &doctor->session;
+    const struct jc_cache_info *info = &session->info;
+    // The library's own reason for reading alone is that it was opened so, for this look.
+    bool is_off = !disk || strcmp(session->state, "off") == 0;
+    const char *reason = is_off ? info->reason : why_only_read(disk), *state = session->state;
+    if (reason && strcmp(state, "read-write") == 0)
+        state = "read-only";
+    json_t *cache = json_pack(
+        "{s:o, s:s, s:s, s:o, s:I, s:I, s:I}", "dir", json_or_null(info->dir), "origin",
+        origin_of_folder(doctor), "state", state, "reason", json_or_null(reason), "bytes",
+        (json_int_t) info->bytes, "max_bytes", (json_int_t) info->max_bytes, "segments",
+        (json_int_t) info->segments);
+    if (disk) {
+        json_object_set_new(cache, "file_system", jc_json_text(disk->type));
+        json_object_set_new(cache, "network", json_boolean(disk->network));
+        json_object_set_new(cache, "free_bytes", json_integer((json_int_t) disk->free_bytes));
+    }
+    return cache;
 }
 
 static void check_cache(struct doctor *doctor)

@@ -148,8 +148,9 @@ static enum jc_result find_library(const char *file, const char *origin, struct 
         if (search->result == JC_OK)
             jc_buffer_print(&search->tried, "%s: named by %s\n", file, origin);
         else
-            jc_fail(error, search->result, "%s names %s, which cannot be used: %s", origin, file,
-                    why.text);
+            jc_fail(error, search->result, "%s names %s, which cannot be used: %s; name a"
+                    " libnvrtc.so of CUDA %d.%d or newer, or none, and it is looked for", origin,
+                    file, why.text, JC_NVRTC_OLDEST_MAJOR, JC_NVRTC_OLDEST_MINOR);
     } else {
         search_library(search);
         if (search->result != JC_OK)

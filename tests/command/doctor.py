@@ -97,7 +97,8 @@ class Doctor(harness.Case):
     def test_a_compiler_that_is_missing_is_a_problem(self):
         self.env["JITCACHE_NVRTC"] = "/nowhere/libnvrtc.so.13"
         found = self.examine(1)
-        self.one(found, "nvrtc", "problem", "JITCACHE_NVRTC", "/nowhere/libnvrtc.so.13")
+        self.one(found, "nvrtc", "problem", "JITCACHE_NVRTC", "/nowhere/libnvrtc.so.13",
+                 "name a libnvrtc.so of CUDA 12.4 or newer, or none")
         self.one(found, "worker", "ok")
         self.assertIsNone(self.told["nvrtc"])
 
@@ -131,8 +132,8 @@ class Doctor(harness.Case):
         self.one(found, "cache", "ok", str(self.cache), "of 4.0 GiB in 1 segment")
         self.assertIn("mode 0700", found["disk"][0][1])
         cache = self.told["cache"]
-        self.assertEqual((cache["state"], cache["segments"], cache["network"]),
-                         ("read-write", 1, False))
+        self.assertEqual((cache["state"], cache["reason"], cache["segments"], cache["network"]),
+                         ("read-write", None, 1, False))
         kernel = subprocess.run(["stat", "-f", "-c", "%a %S", self.cache], capture_output=True,
                                 text=True, check=True).stdout.split()
         free = int(kernel[0]) * int(kernel[1])
@@ -144,6 +145,8 @@ class Doctor(harness.Case):
     def test_a_folder_that_cannot_be_used_is_a_problem(self):
         self.cache.write_text("mine\n")
         self.one(self.examine(1), "cache", "problem", str(self.cache), "is a file")
+        self.assertEqual(self.told["cache"]["state"], "off")
+        self.assertIn("is a file", self.told["cache"]["reason"])
         self.env["JITCACHE_DIR"] = f"{self.cache}/below"
         self.one(self.examine(1), "cache", "problem", "Not a directory")
         self.env["JITCACHE_DIR"] = f"{self.folder}/open"
@@ -164,6 +167,8 @@ class Doctor(harness.Case):
         self.one(self.examine(0), "cache", "warning", "is not made", "JITCACHE_READONLY=1")
         self.fill()
         self.one(self.examine(0), "cache", "warning", "only read", "JITCACHE_READONLY=1")
+        self.assertEqual(self.told["cache"]["state"], "read-only")
+        self.assertIn("JITCACHE_READONLY=1", self.told["cache"]["reason"])
         self.env["JITCACHE_DISABLE"] = "1"
         self.one(self.examine(0), "cache", "warning", "JITCACHE_DISABLE=1")
 
