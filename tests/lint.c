@@ -87,7 +87,7 @@ static void facets_that_were_declared_and_nothing_reads_are_found(void **state)
         {LINT_TEXT("arguments:\n  - {name: n, type: i32, facets: [one, {div: 16}]}", ""), "", ""},
         {LINT_TEXT("arguments:\n  - {name: n, type: i32, facets: []}", ""), "", ""},
         {LINT_TEXT("arguments:\n  - {name: n, type: i32, facets: [one]}", ""),
-         "4 unread-facet n\n", "k.cu:4: facets: nothing reads them, JC_FACT(n) does not occur"},
+         "4 unread-facet n\n", "k.cu:4: facets: nothing reads them, as JC_FACT(n) does not"},
         {LINT_TEXT("arguments:\n  - {name: p, type: f32*, facets: [null]}", "// JC_FACT(p)"),
          "4 unread-facet p\n", "JC_FACT(p)"},
         {LINT_TEXT("arguments:\n  - {name: p, type: f32*, facets: [null]}", "JC_FACT(p);"), "", ""},
@@ -100,7 +100,7 @@ static void annotations_that_change_nothing_are_found(void **state)
     (void) state;
     static const struct expected cases[] = {
         {LINT_TEXT("arguments:\n  - {name: x, type: f32, do_not_specialize: true}", "JC_FACT(x)"),
-         "4 idle-annotation x\n", "do_not_specialize: true changes nothing, the argument has no"},
+         "4 idle-annotation x\n", "do_not_specialize: true changes nothing, as the argument has"},
         {LINT_TEXT("arguments:\n  - {name: n, type: i32, do_not_specialize: alignment}", ""),
          "4 idle-annotation n\n", "JC_FACT(n) does not occur in the source; remove it"},
         {LINT_TEXT("arguments:\n  - {name: n, type: i32, typical: 1, facets: [one],\n"

@@ -50,7 +50,7 @@ static void print_usage(void)
            "  jitcache prewarm templates/silu_mul_fp8_quant.cu --arch sm_90a\n"
            "\nExit status:\n"
            "  0  done\n"
-           "  1  some items failed, --check found work, or doctor a problem\n"
+           "  1  some items failed, --check found work, lint a fault or doctor a problem\n"
            "  2  wrong use or bad input\n");
 }
 

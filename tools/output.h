@@ -12,7 +12,7 @@
 
 enum jc_status {
     JC_STATUS_DONE = 0,
-    JC_STATUS_SOME_FAILED = 1, // some items failed, --check found work, or doctor a problem
+    JC_STATUS_SOME_FAILED = 1, // some items failed, or --check, lint or doctor found something
     JC_STATUS_WRONG_USE = 2    // wrong use, bad input, or output that cannot be written
 };
 

@@ -22,8 +22,9 @@
 enum { OPTION_ARCH = JC_OPTION_OWN, OPTION_CHECK, OPTION_RETRY, OPTION_NVRTC, OPTION_WORKER };
 
 static const struct jc_option options_of_prewarm[] = {
-    {"arch", OPTION_ARCH, "ARCH", "compile for this architecture, such as sm_90a, the most\n"
-                                  "specific one of that GPU; may be given several times"},
+    {"arch", OPTION_ARCH, "ARCH", "compile for this architecture: 9.0, sm_90 and sm_90a all\n"
+                                  "mean the most specific one of that GPU; may be given\n"
+                                  "several times"},
     JC_SELECTION_OPTIONS,
     {"check", OPTION_CHECK, NULL, "compile nothing; name what would be, and exit 1 if\n"
                                    "anything would"},

@@ -142,8 +142,8 @@ static void check_facets(struct lint *lint, const struct jc_argument *argument)
     if (argument->reads_facts || argument->num_facets == 0 || has_default_facets(argument))
         return;
     add(lint, JC_LINT_UNREAD_FACET, false, argument->line, argument->name,
-        "facets: nothing reads them, JC_FACT(%s) does not occur in the source; put it at the top of"
-        " the kernel, or remove the facets", argument->name);
+        "facets: nothing reads them, as JC_FACT(%s) does not occur in the source; put it at the top"
+        " of the kernel, or remove the facets", argument->name);
 }
 
 static bool has_facet_of_alignment(const struct jc_argument *argument)
@@ -161,14 +161,15 @@ static void check_annotation(struct lint *lint, const struct jc_argument *argume
         return;
     if (argument->num_facets == 0)
         add(lint, JC_LINT_IDLE_ANNOTATION, false, argument->line, argument->name,
-            "do_not_specialize: %s changes nothing, the argument has no facets; remove it", word);
+            "do_not_specialize: %s changes nothing, as the argument has no facets; remove it",
+            word);
     else if (!argument->reads_facts)
         add(lint, JC_LINT_IDLE_ANNOTATION, false, argument->line, argument->name,
-            "do_not_specialize: %s changes nothing, JC_FACT(%s) does not occur in the source;"
+            "do_not_specialize: %s changes nothing, as JC_FACT(%s) does not occur in the source;"
             " remove it", word, argument->name);
     else if (!argument->do_not_specialize && !has_facet_of_alignment(argument))
         add(lint, JC_LINT_IDLE_ANNOTATION, false, argument->line, argument->name,
-            "do_not_specialize: alignment changes nothing, no facet is a div or an align; write"
+            "do_not_specialize: alignment changes nothing, as no facet is a div or an align; write"
             " true, or remove it");
 }
 
@@ -187,8 +188,8 @@ static void check_values(struct lint *lint, unsigned slot)
             "typical changes nothing beside a range, which is what a plan takes; remove it");
     if (argument->align_either && !argument->reads_facts)
         add(lint, JC_LINT_IDLE_ANNOTATION, false, argument->line, argument->name,
-            "align: either changes nothing, JC_FACT(%s) does not occur in the source; put it at the"
-            " top of the kernel, or remove it", argument->name);
+            "align: either changes nothing, as JC_FACT(%s) does not occur in the source; put it at"
+            " the top of the kernel, or remove it", argument->name);
 }
 
 // --- the source ----------------------------------------------------------------------------------
