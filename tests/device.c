@@ -623,6 +623,24 @@ static void what_is_no_cubin_is_refused(void **state)
     refuses(device, &params, JC_ERROR_DRIVER);
 }
 
+static void wrong_code_of_the_cache_is_to_be_cleared_and_right_code_is_not(void **state)
+{
+    (void) state;
+    static const char text[4096] = "no cubin";
+    struct jc_device *device = device_of(0);
+    struct jc_module_params params = params_of(&plain);
+    params.from_cache = true;
+    assert_true(sim.fail_next("cuModuleLoadData", JC_CU_ILLEGAL_ADDRESS, 0));
+    refuses(device, &params, JC_ERROR_DRIVER);
+    assert_null(strstr(error.text, "cache"));
+    params.cubin = text;
+    params.cubin_size = sizeof(text);
+    char key[JC_KEY_STRING_SIZE];
+    refuses(device, &params, JC_ERROR_DRIVER);
+    jc_key_format(&params.key, key);
+    SAYS("came from the cache", key, "`jitcache clear`");
+}
+
 static void a_kernel_with_other_parameters_is_refused(void **state)
 {
     (void) state;
@@ -864,6 +882,7 @@ int main(void)
         TEST(code_for_another_architecture_is_refused),
         TEST(code_of_a_newer_toolkit_is_refused_with_both_versions),
         TEST(what_is_no_cubin_is_refused),
+        TEST(wrong_code_of_the_cache_is_to_be_cleared_and_right_code_is_not),
         TEST(a_kernel_with_other_parameters_is_refused),
         TEST(shared_memory_is_allowed_as_launches_want_it),
         TEST(threads_that_want_one_variant_load_it_once),

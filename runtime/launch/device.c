@@ -292,9 +292,18 @@ static bool is_too_new(const struct jc_device *device, const struct jc_module_pa
     return refused && params->nvrtc_major > device->driver->version / 1000;
 }
 
+// Whether a record of the cache has other code than its key says.
+static bool is_wrong_record(const struct jc_module_params *params, int cu_result)
+{
+    return params->from_cache
+        && (cu_result == JC_CU_INVALID_IMAGE || cu_result == JC_CU_NO_BINARY_FOR_GPU
+            || cu_result == JC_CU_NOT_FOUND);
+}
+
 static enum jc_result refuse(const struct jc_device *device, const struct jc_module_params *params,
                              int cu_result, struct jc_error *error)
 {
+    char key[JC_KEY_STRING_SIZE];
     const struct jc_driver *driver = device->driver;
     if (cu_result == JC_CU_OUT_OF_MEMORY)
         return no_memory(device, params, error);
@@ -307,6 +316,14 @@ static enum jc_result refuse(const struct jc_device *device, const struct jc_mod
                               driver->version % 1000 / 10,
                               params->nvrtc_major == 13 ? " to 580 or newer" : "",
                               driver->version / 1000);
+    if (is_wrong_record(params, cu_result)) {
+        jc_key_format(&params->key, key);
+        return jc_driver_fail(driver, cu_result, error,
+                              "%s came from the cache, record %s, and is no code of architecture"
+                              " %s, which device %d, %s, has; `jitcache clear` lets it be compiled"
+                              " anew. Loading it", params->symbol, key, device->arch,
+                              device->info.ordinal, device->info.name);
+    }
     if (cu_result == JC_CU_NO_BINARY_FOR_GPU)
         return jc_driver_fail(driver, cu_result, error,
                               "%s was compiled for another architecture than device %d, %s, has;"

@@ -52,6 +52,7 @@ struct jc_module_params {
     size_t cubin_size;
     const char *symbol;
     int nvrtc_major, nvrtc_minor; // that compiled it; 0, 0: unknown
+    bool from_cache; // where it stays, and would be refused again
     // Dynamic shared memory: the bytes, or SIZE_MAX for as much as the device has.
     size_t dynamic_shared;
     bool large_cluster; // over 8 blocks

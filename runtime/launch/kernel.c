@@ -36,18 +36,6 @@ static const struct jc_variant *find(struct jc_kernel *kernel, const struct jc_s
     return variant;
 }
 
-// Machine code that the driver refuses will be refused again as long as the cache has it.
-static void tell_origin(const struct jc_obtained *obtained, struct jc_error *error)
-{
-    char key[JC_KEY_STRING_SIZE];
-    if (obtained->compiled || !error)
-        return;
-    size_t length = strlen(error->text);
-    jc_key_format(&obtained->key, key);
-    snprintf(error->text + length, sizeof(error->text) - length, "; it came from the cache, as the"
-             " record %s: `jitcache clear` makes room for another", key);
-}
-
 static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *variant,
                            const struct jc_obtained *obtained, const struct jc_module **module,
                            struct jc_error *error)
@@ -60,6 +48,7 @@ static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *va
         .symbol = obtained->symbol,
         .nvrtc_major = obtained->nvrtc_major,
         .nvrtc_minor = obtained->nvrtc_minor,
+        .from_cache = !obtained->compiled,
         .dynamic_shared = jc_shape_dynamic_shared(&variant->shape),
         .large_cluster = jc_shape_has_large_cluster(&variant->shape),
     };
@@ -73,8 +62,6 @@ static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *va
     kernel->counts.loads += result == JC_OK && fresh;
     kernel->counts.load_ns += elapsed_ns;
     pthread_mutex_unlock(&kernel->lock);
-    if (result == JC_ERROR_DRIVER)
-        tell_origin(obtained, error);
     return result;
 }
 
