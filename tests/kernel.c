@@ -679,6 +679,30 @@ static void a_wrong_call_launches_nothing(void **state)
     jc_template_destroy(&tmpl);
 }
 
+static void a_dispatch_that_fails_says_which_parameter_and_why(void **state)
+{
+    (void) state;
+    static const char text[] =
+        "/*jitcache\nkernel: k\nparameters:\n"
+        "  - {name: TILE, type: int, dispatch: [{when: n == 1, value: 1},\n"
+        "     {when: 64 / n > 4, value: 64}, {value: 128}]}\n"
+        "arguments:\n  - {name: n, type: i32, facets: []}\n"
+        "fallback: {TILE: 1}\nlaunch: {grid: [n], block: 32}\n*/\n"
+        "extern \"C\" __global__ void k(int n) {}\n";
+    struct jc_template *tmpl = make_template(text);
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    struct jc_error error;
+    int n = 0;
+    void *args[] = {&n};
+    assert_int_equal(JC_ERROR_EXPRESSION, jc_kernel_launch(kernel, NULL, args, &error));
+    assert_non_null(strstr(error.text, "k: parameter 'TILE': "));
+    assert_non_null(strstr(error.text, "64 / 0"));
+    assert_int_equal(JC_ERROR_EXPRESSION, jc_kernel_prepare(kernel, args, &error));
+    assert_int_equal(0, sim.num_launches());
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
 static void a_stand_in_whose_derived_arguments_have_no_value_launches_nothing(void **state)
 {
     (void) state;
@@ -884,6 +908,7 @@ int main(void)
         TEST(a_launch_shape_that_no_device_has_makes_no_kernel),
         TEST(a_cluster_that_follows_from_the_call_is_checked_with_it),
         TEST(a_wrong_call_launches_nothing),
+        TEST(a_dispatch_that_fails_says_which_parameter_and_why),
         TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),
         TEST(a_forked_child_is_told_whatever_the_parent_was_at),
         TEST(calls_that_compile_and_load_leave_errno_alone),

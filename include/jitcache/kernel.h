@@ -141,8 +141,7 @@ struct jc_launch {
 // JC_ERROR_EXPRESSION: an expression of the template fails for these arguments, or a derived value
 // does not fit its type. JC_ERROR_LIMIT: a grid, block or shared memory beyond the device's limits.
 // JC_ERROR_INVALID_ARGUMENT: NULL, one of args too. JC_ERROR_DRIVER: no context is current, or that
-// of another device; only found out on a miss. On a miss under policy `wait` out of memory.
-// Threads: safe.
+// of another device; only found out on a miss. Threads: safe.
 JC_API enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *const *args,
                                         struct jc_launch *launch, struct jc_error *error);
 

@@ -27,13 +27,11 @@ static enum jc_result refuse_computed(const struct jc_scheme *scheme,
                        tmpl->arguments[computation->slot].name, why.text);
     }
     const struct jc_rule *rule = &scheme->rules[computation->index];
-    for (unsigned i = 0; i + 1u < rule->num_cases && !value; i++) {
-        if (jc_formula_interpret(&rule->conditions[i], call->slots, &value, &why) != JC_OK)
-            return jc_fail(error, JC_ERROR_EXPRESSION, "%s: parameter '%s': %s", tmpl->name,
-                           tmpl->parameters[computation->slot - tmpl->num_arguments].name,
-                           why.text);
-    }
-    return JC_OK;
+    enum jc_result result = JC_OK;
+    for (unsigned i = 0; i + 1u < rule->num_cases && !value && result == JC_OK; i++)
+        result = jc_formula_interpret(&rule->conditions[i], call->slots, &value, &why);
+    return jc_fail(error, JC_ERROR_EXPRESSION, "%s: parameter '%s': %s", tmpl->name,
+                   tmpl->parameters[computation->slot - tmpl->num_arguments].name, why.text);
 }
 
 // The call can be read, and yet there is nothing to launch: with the fallback parameters, of the
