@@ -679,6 +679,17 @@ static void a_wrong_call_launches_nothing(void **state)
     jc_template_destroy(&tmpl);
 }
 
+static void what_is_no_kernel_has_no_variants_and_no_counts(void **state)
+{
+    (void) state;
+    struct jc_kernel_info info;
+    memset(&info, 1, sizeof(info));
+    jc_kernel_info(NULL, &info);
+    assert_int_equal(0, info.variants);
+    assert_int_equal(0, info.load_ns);
+    assert_null(jc_kernel_variant(NULL, 0));
+}
+
 static void a_dispatch_that_fails_says_which_parameter_and_why(void **state)
 {
     (void) state;
@@ -908,6 +919,7 @@ int main(void)
         TEST(a_launch_shape_that_no_device_has_makes_no_kernel),
         TEST(a_cluster_that_follows_from_the_call_is_checked_with_it),
         TEST(a_wrong_call_launches_nothing),
+        TEST(what_is_no_kernel_has_no_variants_and_no_counts),
         TEST(a_dispatch_that_fails_says_which_parameter_and_why),
         TEST(a_stand_in_whose_derived_arguments_have_no_value_launches_nothing),
         TEST(a_forked_child_is_told_whatever_the_parent_was_at),

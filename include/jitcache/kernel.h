@@ -166,11 +166,11 @@ struct jc_kernel_info {
     uint64_t load_ns;          // spent loading
 };
 
-// Threads: safe.
+// All 0 without a kernel. Threads: safe.
 JC_API void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info);
 
 // The loaded variant `index`, in the order in which they were loaded, the generic one first; NULL
-// past the end. Threads: safe.
+// past the end, and without a kernel. Threads: safe.
 JC_API const struct jc_kernel_variant *jc_kernel_variant(struct jc_kernel *kernel, size_t index);
 
 #ifdef __cplusplus

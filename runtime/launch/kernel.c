@@ -451,6 +451,13 @@ static void find_ahead(struct jc_kernel *kernel, struct batch *batch)
     pthread_mutex_unlock(&kernel->making);
 }
 
+static uint64_t num_compiles(struct jc_kernel *kernel)
+{
+    struct jc_kernel_info info;
+    jc_kernel_info(kernel, &info);
+    return info.compiles;
+}
+
 // The first failure's text is the warm-up's. Answers whether it is the generic variant.
 static bool warm_one(struct jc_kernel *kernel, const struct jc_specialization *of,
                      struct jc_obtained *obtained, struct jc_warmup_report *report,
@@ -458,10 +465,10 @@ static bool warm_one(struct jc_kernel *kernel, const struct jc_specialization *o
 {
     const struct jc_variant *variant;
     pthread_mutex_lock(&kernel->making);
-    uint64_t compiles = kernel->counts.compiles;
+    uint64_t compiles = num_compiles(kernel);
     enum jc_result result = make_of(kernel, of, obtained, &variant,
                                     *first_failure == JC_OK ? error : NULL);
-    report->compiled += kernel->counts.compiles - compiles;
+    report->compiled += num_compiles(kernel) - compiles;
     pthread_mutex_unlock(&kernel->making);
     report->planned++;
     report->loaded += result == JC_OK;
@@ -526,6 +533,11 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
 
 void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
 {
+    if (!info)
+        return;
+    *info = (struct jc_kernel_info){0};
+    if (!kernel)
+        return;
     pthread_mutex_lock(&kernel->lock);
     *info = kernel->counts;
     pthread_mutex_unlock(&kernel->lock);
@@ -533,6 +545,8 @@ void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
 
 const struct jc_kernel_variant *jc_kernel_variant(struct jc_kernel *kernel, size_t index)
 {
+    if (!kernel)
+        return NULL;
     pthread_mutex_lock(&kernel->lock);
     const struct jc_variant *variant = kernel->variants;
     for (; variant && index > 0; index--)
