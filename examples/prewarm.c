@@ -1,5 +1,7 @@
 // Compiles every variant of a template for one architecture: prewarm FILE [ARCH]
 //
+//   cc prewarm.c $(pkg-config --cflags --libs jitcache) -o prewarm
+//
 // On a machine without a GPU, such as the one that builds a container image. Run it twice: the
 // second time everything is a hit.
 
