@@ -67,8 +67,9 @@ struct jc_kernel_params {
 // Makes a kernel and loads its generic variant, compiling it if the cache has none. The source and
 // its headers are read now: later changes on disk do not matter to this kernel. `tmpl` must outlive
 // it. JC_ERROR_INVALID_ARGUMENT: a name that is not known, a value that is not allowed, a parameter
-// without one, a derived argument bound. JC_ERROR_COMPILE: with the compiler's log.
-// JC_ERROR_TEMPLATE: the kernel's parameters are not those that are declared.
+// without one, a derived argument bound. JC_ERROR_COMPILE: with the compiler's log; so are
+// told arguments that the kernel does not take as declared. JC_ERROR_TEMPLATE: an include that
+// cannot be followed, or machine code that takes other arguments than are declared.
 // JC_ERROR_LIMIT: a launch shape, or shared memory, that the device does not have.
 // JC_ERROR_DEVICE_MEMORY: no room for the machine code. JC_ERROR_DRIVER: the driver refuses it,
 // such as one too old for this NVRTC. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
@@ -139,7 +140,8 @@ struct jc_launch {
 // whether it is being captured.
 // JC_ERROR_NOT_READY: policy `fail` and a miss; the text names what would have covered it.
 // JC_ERROR_EXPRESSION: an expression of the template fails for these arguments, or a derived value
-// does not fit its type. JC_ERROR_LIMIT: a grid, block or shared memory beyond the device's limits.
+// does not fit its type. JC_ERROR_LIMIT: a grid, block or shared memory beyond the device's limits,
+// or a negative one. On a failure `*launch` is not to be used.
 // JC_ERROR_INVALID_ARGUMENT: NULL, one of args too. JC_ERROR_DRIVER: no context is current, or that
 // of another device; only found out on a miss. Threads: safe.
 JC_API enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *const *args,

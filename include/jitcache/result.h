@@ -40,7 +40,7 @@ enum jc_result {
     JC_ERROR_NOT_FOUND = 4,   // What was asked for is not there. From a cache: a miss.
     JC_ERROR_TEMPLATE = 5,    // A template or description is malformed; the text has file and line.
     JC_ERROR_EXPRESSION = 6,  // An expression divides by zero, overflows or does not fit its type.
-    JC_ERROR_LIMIT = 7,       // Larger than the library is made for; the text names the limit.
+    JC_ERROR_LIMIT = 7,       // Beyond what the library or device takes; the text names the limit.
     JC_ERROR_TOOLCHAIN = 8,   // NVRTC or its headers are missing, unusable or too old.
     JC_ERROR_COMPILE = 9,     // The compiler refused the source; its log is in the text.
     JC_ERROR_WORKER = 10,     // The compile worker is missing, of another version, crashed or hung.
