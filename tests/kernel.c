@@ -588,7 +588,8 @@ static void a_launch_shape_that_no_device_has_makes_no_kernel(void **state)
     static const struct {
         const char *launch, *words;
     } cases[] = {
-        {"{grid: [1, 65536], block: 32}", "launch.grid[1]: '65536' is 65536"},
+        {"{grid: [1, 65536], block: 32}",
+         "launch.grid[1]: '65536' is 65536, and the device has 65535 at most; put what is large"},
         {"{block: 32, shared: 232449}", "launch.shared: '232449' is 232449 bytes"},
         {"{grid: [16, 16], block: 32, cluster: [8, 4]}", "launch.cluster: 8 x 4 x 1 blocks"},
         {"{grid: [3], block: 32, cluster: [2]}", "a grid of 3 x 1 x 1 blocks is not made of"},

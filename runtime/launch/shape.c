@@ -33,6 +33,16 @@ static uint32_t find_limit(const struct jc_device *device, unsigned index)
     return index == JC_SHAPE_SHARED ? device->info.max_shared : MAX_CLUSTER;
 }
 
+// What to do about a number that is too large.
+static const char *advice_for(unsigned index)
+{
+    if (index == JC_SHAPE_GRID)
+        return "split the work over several calls, or let a block do more";
+    if (index < JC_SHAPE_BLOCK)
+        return "put what is large on grid[0]";
+    return index < JC_SHAPE_SHARED ? "use more blocks, or let a thread do more" : "make it smaller";
+}
+
 static enum jc_result refuse_number(const struct jc_shape *shape, const struct jc_formula *formula,
                                     int64_t value, struct jc_error *error)
 {
@@ -44,12 +54,10 @@ static enum jc_result refuse_number(const struct jc_shape *shape, const struct j
                        " is %" PRId64 "; correct the arguments, or the expression with max()",
                        shape->tmpl->name, names[index], expression->text, value, min);
     return jc_fail(error, JC_ERROR_LIMIT, "%s: launch.%s: '%s' is %" PRId64 "%s, and %s has %"
-                   PRId64 " at most%s", shape->tmpl->name, names[index], expression->text, value,
+                   PRId64 " at most; %s", shape->tmpl->name, names[index], expression->text, value,
                    index == JC_SHAPE_SHARED ? " bytes" : "",
                    index == JC_SHAPE_SHARED ? "beside its own the kernel" : "the device", max,
-                   index == 1 || index == 2 ? "; put what is large on grid[0]"
-                                            : "; split the work over several calls, or let a block"
-                                              " do more");
+                   advice_for(index));
 }
 
 static enum jc_result add_number(struct jc_shape *shape, const struct jc_known *known,

@@ -440,7 +440,7 @@ static void shapes_beyond_the_limits_are_refused(void **state)
         {{1, 1, INT64_MIN, 32, 0}, "shaped grid"},
         {{1, 1, 1, 0, 0}, "shaped block"},
         {{1, 1, 1, -32, 0}, "shaped block"},
-        {{1, 1, 1, (int64_t) info.max_threads + 1, 0}, "shaped block"},
+        {{1, 1, 1, (int64_t) info.max_threads + 1, 0}, "shaped block blocks,"},
         {{1, 1, 1, (INT64_C(1) << 32) + 32, 0}, "shaped block"},
         {{1, 1, 1, 32, -4}, "shaped shared"},
         {{1, 1, 1, 32, (int64_t) info.max_shared + 1}, "shaped shared"},
