@@ -302,7 +302,6 @@ static enum jc_result take_answer(struct errand *errand, struct jc_compiler_answ
     obtained->answer = answer->job;
     answer->job = (struct jc_job_answer){0};
     obtained->compiled = true;
-    obtained->elapsed_ns = obtained->answer.elapsed_ns;
     obtained->cubin = obtained->answer.cubin;
     obtained->cubin_size = obtained->answer.cubin_size;
     obtained->symbol = obtained->answer.lowered_name;

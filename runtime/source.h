@@ -31,7 +31,6 @@ void jc_source_finish(struct jc_source *source);
 struct jc_obtained {
     struct jc_key key;
     bool compiled; // by this call; otherwise it was in the cache
-    uint64_t elapsed_ns; // of the compile
     const void *cubin; // aligned to 16 bytes
     size_t cubin_size;
     const char *symbol; // the kernel's name in it

@@ -74,7 +74,7 @@ static void obtain(struct fixture *f)
     assert_non_null(memmem(f->obtained.cubin, f->obtained.cubin_size, f->obtained.symbol,
                            strlen(f->obtained.symbol) + 1));
     assert_true(f->obtained.nvrtc_major >= 12);
-    assert_true(f->obtained.compiled == (f->obtained.elapsed_ns > 0));
+    assert_true(f->obtained.compiled == (f->obtained.answer.elapsed_ns > 0));
 }
 
 static void assert_says(const struct fixture *f, const char *words)
