@@ -74,7 +74,8 @@ enum jc_log_level {
 
 // Where log lines go. A zeroed struct, or a NULL pointer to one, means nowhere.
 // The function may be called from any thread that is inside the library, never from two places for
-// one event. `line` has no newline at its end and lives until the function returns.
+// one event. `line` has no newline at its end and lives until the function returns, which may not
+// call the library: locks are held meanwhile.
 struct jc_log {
     void (*write)(void *user, enum jc_log_level level, const char *line);
     void *user;
