@@ -8,9 +8,14 @@ import harness
 
 COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
 
-# What stands around a block of the API page that is no program of its own.
+# What stands around a block of the API page that is no program of its own. The driver's launch is
+# declared as in cuda.h, which need not be here.
 AROUND = """#include <stdio.h>
 #include <jitcache/jitcache.h>
+struct CUfunc_st;
+struct CUstream_st;
+int cuLaunchKernel(struct CUfunc_st *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   unsigned, struct CUstream_st *, void **, void **);
 void block(struct jc_device *device, const struct jc_template *tmpl, struct jc_kernel *kernel,
            void *stream, void *const *args);
 void block(struct jc_device *device, const struct jc_template *tmpl, struct jc_kernel *kernel,
