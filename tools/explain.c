@@ -204,15 +204,31 @@ static void print_text_difference(const struct jc_text_difference *text)
         printf("    only one of them ends in a newline\n");
 }
 
-// Where nothing else differs, annotations alone would have made one variant of the two.
+static bool knows_facts(const struct side *side)
+{
+    struct jc_lines lines = jc_lines_of(side->text.lines, side->text.lines_size);
+    struct jc_line line;
+    while (jc_lines_next(&lines, &line))
+        if (line.name_size > 6 && memcmp(line.name, "facet.", 6) == 0)
+            return true;
+    return false;
+}
+
+// Where nothing else differs, annotations alone would have made one variant of the two. A key does
+// not tell the generic variant, which is made whatever the annotations, from one that calls reach.
 static void print_conclusion(const struct explain *explain)
 {
     size_t facets = 0;
     for (size_t i = 0; i < explain->comparison.num_differences; i++)
         facets += jc_difference_is(&explain->comparison.differences[i], "facet");
-    if (facets && facets == jc_comparison_count(&explain->comparison))
+    if (facets == 0)
+        return;
+    if (facets == jc_comparison_count(&explain->comparison))
         printf("\nWith %s both calls would have used one variant.\n",
                facets == 1 ? "that annotation" : "these annotations");
+    if (knows_facts(&explain->a) != knows_facts(&explain->b))
+        printf("\n%s knows no facts: it may be the generic variant, which every kernel has.\n",
+               knows_facts(&explain->a) ? "B" : "A");
 }
 
 static void print_text(const struct explain *explain)

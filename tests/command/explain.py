@@ -74,6 +74,15 @@ class Explain(harness.Case):
         self.assertIn("With that annotation both calls would have used one variant.", text)
         self.assertTrue(text.startswith(f"A  {a}  variant  copy  sm_90a\nB  {b}  "), text)
 
+    def test_what_may_be_the_generic_variant_is_called_so(self):
+        a = self.only(self.compile(n="n=1"))
+        b = self.only(self.compile(n="n=16"))
+        generic = self.only(sorted(self.generic_keys()))
+        words = "knows no facts: it may be the generic variant, which every kernel has."
+        self.assertIn(f"\nB {words}\n", self.run_command("explain", a, generic).out)
+        self.assertIn(f"\nA {words}\n", self.run_command("explain", generic, b).out)
+        self.assertNotIn(words, self.run_command("explain", a, b).out)
+
     def test_being_one_is_no_matter_of_alignment(self):
         a = self.only(self.compile(n="n=1", stride="stride=1"))
         b = self.only(self.compile(n="n=1", stride="stride=16"))
