@@ -490,13 +490,7 @@ static int examine(const struct jc_common *common)
 
 static int run_doctor(const struct jc_command *command, int argc, char **argv)
 {
-    struct jc_options options;
-    jc_options_init(&options, command, argc, argv);
-    if (jc_options_next(&options) == JC_OPTIONS_STOP)
-        return options.status;
-    if (optind < argc)
-        return jc_options_misuse(command, "takes no '%s'", argv[optind]);
-    return examine(&options.common);
+    return jc_options_run(command, argc, argv, examine);
 }
 
 const struct jc_command jc_command_doctor = {

@@ -118,6 +118,18 @@ int jc_options_next(struct jc_options *options)
     }
 }
 
+int jc_options_run(const struct jc_command *command, int argc, char **argv,
+                   int (*run)(const struct jc_common *common))
+{
+    struct jc_options options;
+    jc_options_init(&options, command, argc, argv);
+    if (jc_options_next(&options) == JC_OPTIONS_STOP)
+        return options.status;
+    if (optind < argc)
+        return jc_options_misuse(command, "takes no '%s'", argv[optind]);
+    return run(&options.common);
+}
+
 int jc_options_misuse(const struct jc_command *command, const char *format, ...)
 {
     va_list arguments;

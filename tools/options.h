@@ -54,6 +54,11 @@ void jc_options_init(struct jc_options *options, const struct jc_command *comman
 // JC_OPTIONS_STOP: help was shown, or something is wrong and has been told.
 int jc_options_next(struct jc_options *options);
 
+// Runs a command that has neither options nor operands of its own: `run` with what every command
+// takes. The status to end with.
+int jc_options_run(const struct jc_command *command, int argc, char **argv,
+                   int (*run)(const struct jc_common *common));
+
 // Prints what `COMMAND --help` shows.
 void jc_options_help(const struct jc_command *command);
 

@@ -204,13 +204,7 @@ static int show_statistics(const struct jc_common *common)
 
 static int run_stats(const struct jc_command *command, int argc, char **argv)
 {
-    struct jc_options options;
-    jc_options_init(&options, command, argc, argv);
-    if (jc_options_next(&options) == JC_OPTIONS_STOP)
-        return options.status;
-    if (optind < argc)
-        return jc_options_misuse(command, "takes no '%s'", argv[optind]);
-    return show_statistics(&options.common);
+    return jc_options_run(command, argc, argv, show_statistics);
 }
 
 const struct jc_command jc_command_stats = {
