@@ -70,14 +70,12 @@ static void add(struct lint *lint, enum jc_lint kind, bool is_of_source, unsigne
 static void add(struct lint *lint, enum jc_lint kind, bool is_of_source, unsigned line,
                 const char *subject, const char *format, ...)
 {
-    char message[2048];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof(message), format, args);
+    char *message = jc_arena_format_list(&lint->arena, format, args);
     va_end(args);
     struct finding *finding = jc_arena_alloc(&lint->arena, 1, sizeof(*finding));
-    char *copy = jc_arena_copy(&lint->arena, message, strlen(message));
-    if (!finding || !copy) {
+    if (!finding || !message) {
         lint->failed = true;
         return;
     }
@@ -88,7 +86,7 @@ static void add(struct lint *lint, enum jc_lint kind, bool is_of_source, unsigne
         .file = is_of_source ? lint->source_file : lint->file,
         .line = line,
         .subject = subject,
-        .message = copy,
+        .message = message,
     };
     insert(lint, finding);
 }

@@ -35,16 +35,23 @@ char *jc_arena_copy(struct jc_arena *arena, const void *bytes, size_t length)
     return copy;
 }
 
-char *jc_arena_format(struct jc_arena *arena, const char *format, ...)
+char *jc_arena_format_list(struct jc_arena *arena, const char *format, va_list args)
 {
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     char *text = length < 0 ? NULL : jc_arena_alloc(arena, (size_t) length + 1, 1);
     if (text)
         vsnprintf(text, (size_t) length + 1, format, again);
     va_end(again);
+    return text;
+}
+
+char *jc_arena_format(struct jc_arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = jc_arena_format_list(arena, format, args);
     va_end(args);
     return text;
 }

@@ -23,6 +23,8 @@ void *jc_arena_alloc(struct jc_arena *arena, size_t count, size_t size);
 char *jc_arena_copy(struct jc_arena *arena, const void *bytes, size_t length);
 
 char *jc_arena_format(struct jc_arena *arena, const char *format, ...) JC_FORMAT(2, 3);
+char *jc_arena_format_list(struct jc_arena *arena, const char *format, va_list args)
+    JC_FORMAT(2, 0);
 
 // Releases everything. The arena is empty again.
 void jc_arena_finish(struct jc_arena *arena);
