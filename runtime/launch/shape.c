@@ -184,9 +184,8 @@ size_t jc_shape_dynamic_shared(const struct jc_shape *shape)
 
 bool jc_shape_has_large_cluster(const struct jc_shape *shape)
 {
-    const unsigned *cluster = shape->cluster;
-    return shape->has_cluster && (shape->cluster_varies ||
-                                  cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER);
+    return shape->has_cluster &&
+           (shape->cluster_varies || blocks_of(shape->cluster) > PORTABLE_CLUSTER);
 }
 
 static uint64_t threads_of(const unsigned *block)
