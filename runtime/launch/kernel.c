@@ -337,10 +337,12 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         result = jc_driver_check_process(device->driver, error);
     if (result != JC_OK)
         return result;
-    struct jc_kernel *kernel = aligned_alloc(JC_LINE, sizeof(*kernel));
-    if (!kernel)
-        return jc_fail_memory(error);
     int saved = errno;
+    struct jc_kernel *kernel = aligned_alloc(JC_LINE, sizeof(*kernel));
+    if (!kernel) {
+        errno = saved;
+        return jc_fail_memory(error);
+    }
     *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl, .policy = params.policy,
                                  .launch = device->driver->cuLaunchKernelEx};
     kernel->end = &kernel->variants;
@@ -520,9 +522,8 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
                                      .num_parameters = kernel->num_parameters,
                                      .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
         &plan, error);
-    if (result != JC_OK)
-        return result;
-    result = warm(kernel, plan, report, error);
+    if (result == JC_OK)
+        result = warm(kernel, plan, report, error);
     jc_plan_destroy(&plan);
     errno = saved;
     report->elapsed_ns = jc_now_ns() - start_ns;
