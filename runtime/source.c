@@ -201,10 +201,7 @@ static enum jc_result fail_with(struct jc_error *error, enum jc_result result,
 {
     while (text->size > 0 && text->data[text->size - 1] == '\n')
         text->data[--text->size] = '\0';
-    if (text->failed)
-        jc_fail_memory(error);
-    else
-        jc_fail(error, result, "%s", text->data);
+    result = text->failed ? jc_fail_memory(error) : jc_fail(error, result, "%s", text->data);
     jc_buffer_finish(text);
     return result;
 }
