@@ -67,8 +67,17 @@ enum jc_result jc_message_send(int socket, enum jc_message_type type, uint32_t n
 // Receives one. JC_ERROR_NOT_FOUND: none is there now, on a socket that does not block.
 // JC_ERROR_WORKER: the peer is gone. JC_ERROR_CORRUPT: what it sent is not a message.
 // JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY: there is no room for it here; it is lost.
+// On failure the message is empty.
 enum jc_result jc_message_receive(int socket, struct jc_message *message, struct jc_error *error);
+
+// Closes what was kept, too. Accepts an empty one.
 void jc_message_finish(struct jc_message *message);
+
+// Writes the packet of a message without content, for where no more than send may be called: in a
+// signal handler.
+#define JC_PACKET_SIZE 24
+void jc_packet_write(unsigned char packet[static JC_PACKET_SIZE], enum jc_message_type type,
+                     uint32_t number, uint64_t id);
 
 // A header that is given to the compiler in memory.
 struct jc_job_header {
