@@ -10,6 +10,7 @@
 void jc_toolchain_finish(struct jc_toolchain *toolchain)
 {
     free(toolchain->nvrtc);
+    free(toolchain->builtins);
     free(toolchain->build);
     free(toolchain->archs);
     free(toolchain->include);
@@ -25,6 +26,7 @@ void jc_toolchain_encode(const struct jc_toolchain *toolchain, struct jc_buffer 
     jc_buffer_field_string(content, toolchain->nvrtc);
     jc_buffer_u32(content, (uint32_t) toolchain->major);
     jc_buffer_u32(content, (uint32_t) toolchain->minor);
+    jc_buffer_field_string(content, toolchain->builtins);
     jc_buffer_field_string(content, toolchain->build);
     jc_buffer_u32(content, (uint32_t) toolchain->num_archs);
     for (size_t i = 0; i < toolchain->num_archs; i++)
@@ -78,6 +80,7 @@ enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain
     toolchain->nvrtc = jc_reader_copy(reader);
     toolchain->major = read_int(reader, 9999);
     toolchain->minor = read_int(reader, 9999);
+    toolchain->builtins = jc_reader_copy(reader);
     toolchain->build = jc_reader_copy(reader);
     toolchain->archs = read_archs(reader, &toolchain->num_archs);
     toolchain->include = jc_reader_copy(reader);
