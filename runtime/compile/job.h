@@ -20,6 +20,8 @@
 //   crash    signal      none: the worker is about to end by it        from the worker
 //   full     MiB         none: it grew past its limit and ends         from the worker
 //
+// Pulses come before the welcome too: to find NVRTC may take a while.
+//
 // Packets are small and sent whole, so neither side ever waits for the second half of one. Neither
 // side trusts the other: the worker runs a compiler on text from anywhere. A worker that says
 // nothing for JC_PULSE_LIMIT_NS, be it idle or at work, is stopped or stuck as a whole.
@@ -33,6 +35,9 @@
 
 #define JC_PULSE_NS UINT64_C(1000000000)
 #define JC_PULSE_LIMIT_NS UINT64_C(30000000000)
+
+// The status with which a worker ends that grew past its limit.
+#define JC_STATUS_FULL 3
 
 // The largest content: a job with all its headers, or a cubin.
 #define JC_MESSAGE_MAX_BYTES (UINT64_C(256) << 20)

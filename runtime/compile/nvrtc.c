@@ -261,6 +261,27 @@ const int *jc_nvrtc_archs(const struct jc_nvrtc *nvrtc, size_t *count)
 
 // --- compiling -----------------------------------------------------------------------------------
 
+// The most of a log that is handed on, and how much of it is its end, where the assembler speaks. A
+// template that goes wrong in a deep recursion can make NVRTC write hundreds of megabytes.
+#define LOG_MAX ((size_t) 1 << 20)
+#define LOG_END (LOG_MAX / 4)
+
+// Leaves out the middle of a log that is too long, between two ends of lines.
+static char *cut_log(const char *log, size_t size)
+{
+    struct jc_buffer cut = {0};
+    size_t head = LOG_MAX - LOG_END, tail = size - LOG_END;
+    const char *line = memrchr(log, '\n', head);
+    head = line ? (size_t) (line - log) + 1 : head;
+    line = memchr(log + tail - 1, '\n', LOG_END);
+    tail = line ? (size_t) (line - log) + 1 : tail;
+    jc_buffer_append(&cut, log, head);
+    jc_buffer_print(&cut, "%s[%zu bytes of the compiler's log are left out]\n",
+                    log[head - 1] == '\n' ? "" : "\n", tail - head);
+    jc_buffer_append(&cut, log + tail, size - tail);
+    return jc_buffer_take(&cut);
+}
+
 static char *read_log(const struct jc_nvrtc *nvrtc, nvrtc_program program)
 {
     size_t size = 0;
@@ -271,7 +292,12 @@ static char *read_log(const struct jc_nvrtc *nvrtc, nvrtc_program program)
         return NULL;
     log[0] = log[size] = '\0';
     nvrtc->log(program, log);
-    return log;
+    size = strlen(log);
+    if (size <= LOG_MAX)
+        return log;
+    char *cut = cut_log(log, size);
+    free(log);
+    return cut;
 }
 
 // Options are read one by one before anything is compiled, and the first unknown one ends it with
