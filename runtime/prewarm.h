@@ -17,7 +17,9 @@ struct jc_batch {
 };
 
 // Brings all of it into the cache; the rest is as jc_context_prewarm says. `params` has been checked
-// and copied, and its capabilities are not looked at.
+// and copied, and its capabilities are not looked at; `report->elapsed_ns` is left to the caller.
+// JC_ERROR_TOOLCHAIN where jc_source_is_outdated says so of the batches' sources: whoever made them
+// makes them again and runs that, once.
 enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batches,
                               size_t num_batches, const struct jc_prewarm_params *params,
                               struct jc_prewarm_report *report, struct jc_error *error);
@@ -25,5 +27,12 @@ enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batch
 // Checks what a caller gave and copies it. JC_ERROR_INVALID_ARGUMENT.
 enum jc_result jc_prewarm_check_params(const struct jc_prewarm_params *given,
                                        struct jc_prewarm_params *params, struct jc_error *error);
+
+// The architectures of `num` capabilities for a template, each once: two capabilities can come to
+// one. Allocated. The errors of jc_toolchain_arch, JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_prewarm_choose_archs(const struct jc_toolchain *toolchain, bool portable,
+                                       const char *const *capabilities, size_t num,
+                                       char (**archs)[JC_ARCH_SIZE], size_t *num_archs,
+                                       struct jc_error *error);
 
 #endif
