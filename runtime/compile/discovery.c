@@ -265,12 +265,13 @@ static bool describe(const struct jc_nvrtc *nvrtc, struct jc_toolchain *toolchai
     const int *archs = jc_nvrtc_archs(nvrtc, &toolchain->num_archs);
     jc_nvrtc_version(nvrtc, &toolchain->major, &toolchain->minor);
     toolchain->nvrtc = strdup(jc_nvrtc_file(nvrtc));
+    toolchain->opened = strdup(jc_nvrtc_opened(nvrtc));
     toolchain->builtins = strdup(jc_nvrtc_builtins(nvrtc));
     toolchain->build = strdup(jc_nvrtc_build(nvrtc));
     toolchain->append_flags = strdup(append_flags());
     toolchain->archs = malloc(toolchain->num_archs * sizeof(*archs));
-    if (!toolchain->nvrtc || !toolchain->builtins || !toolchain->build || !toolchain->append_flags
-        || !toolchain->archs)
+    if (!toolchain->nvrtc || !toolchain->opened || !toolchain->builtins || !toolchain->build
+        || !toolchain->append_flags || !toolchain->archs)
         return false;
     memcpy(toolchain->archs, archs, toolchain->num_archs * sizeof(*archs));
     qsort(toolchain->archs, toolchain->num_archs, sizeof(*archs), ascending);

@@ -22,6 +22,7 @@ enum { NVRTC_OUT_OF_MEMORY = 1, NVRTC_INVALID_OPTION = 5, NVRTC_COMPILATION = 6 
 
 struct jc_nvrtc {
     void *library;
+    char *opened; // as the loader calls it
     char *file;
     char *builtins; // their file
     char *build;
@@ -183,8 +184,9 @@ static enum jc_result open_library(struct jc_nvrtc *nvrtc, const char *file, str
     if (!symbol || !dladdr(symbol, &info) || !info.dli_fname)
         return jc_fail(error, JC_ERROR_TOOLCHAIN, "not NVRTC: it has no nvrtcVersion");
     memcpy(&nvrtc->version, &symbol, sizeof(symbol));
+    nvrtc->opened = strdup(info.dli_fname);
     nvrtc->file = resolved(info.dli_fname);
-    if (!nvrtc->file)
+    if (!nvrtc->opened || !nvrtc->file)
         return jc_fail_memory(error);
 
     if (nvrtc->version(&nvrtc->major, &nvrtc->minor) != 0)
@@ -228,6 +230,7 @@ void jc_nvrtc_destroy(struct jc_nvrtc **nvrtc)
     free((*nvrtc)->build);
     free((*nvrtc)->builtins);
     free((*nvrtc)->file);
+    free((*nvrtc)->opened);
     free(*nvrtc);
     *nvrtc = NULL;
 }
@@ -241,6 +244,11 @@ void jc_nvrtc_version(const struct jc_nvrtc *nvrtc, int *major, int *minor)
 const char *jc_nvrtc_file(const struct jc_nvrtc *nvrtc)
 {
     return nvrtc->file;
+}
+
+const char *jc_nvrtc_opened(const struct jc_nvrtc *nvrtc)
+{
+    return nvrtc->opened;
 }
 
 const char *jc_nvrtc_builtins(const struct jc_nvrtc *nvrtc)

@@ -20,8 +20,11 @@ void jc_nvrtc_destroy(struct jc_nvrtc **nvrtc);
 
 void jc_nvrtc_version(const struct jc_nvrtc *nvrtc, int *major, int *minor);
 
-// The file that was opened. Lives as long as `nvrtc`, as do the next three.
+// The file that was opened. Lives as long as `nvrtc`, as do the next four.
 const char *jc_nvrtc_file(const struct jc_nvrtc *nvrtc);
+
+// The path that it was opened by, which may be a link to it.
+const char *jc_nvrtc_opened(const struct jc_nvrtc *nvrtc);
 
 // The file of its builtins.
 const char *jc_nvrtc_builtins(const struct jc_nvrtc *nvrtc);

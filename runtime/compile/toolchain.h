@@ -15,6 +15,7 @@
 struct jc_toolchain {
     char *nvrtc; // the file
     int major, minor;
+    char *opened;   // the path that it was found by, which may be a link
     char *builtins; // their file
     char *build;
     int *archs; // numbers, such as 90, ascending
