@@ -72,6 +72,13 @@ struct jc_launch_shape {
 #define JC_MAX_INCLUDE 32
 #define JC_MAX_SOURCE_BYTES ((size_t) 4 << 20)
 
+// A file as a compile reads it: its includes are respelled, see runtime/compile/include.h.
+struct jc_template_file {
+    const char *name; // "" for the source
+    const char *text; // of `size` bytes, then a NUL
+    size_t size;
+};
+
 struct jc_template {
     struct jc_arena arena; // everything below lives here
     const char *name;
@@ -89,6 +96,9 @@ struct jc_template {
     size_t num_options;
     const char *const *include; // folders, already joined with dir
     size_t num_include;
+    // The source, then its own headers, where a cache gave them: then no folder is looked at.
+    const struct jc_template_file *files;
+    size_t num_files;
     struct jc_parameter *parameters;
     size_t num_parameters;
     struct jc_argument *arguments;
