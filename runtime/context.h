@@ -15,7 +15,10 @@
 struct jc_known_toolchain {
     struct jc_known_toolchain *next; // an older one
     struct jc_toolchain toolchain;
-    char *worker; // the program that found it; "" where none was started
+    char *worker; // the program that found it, or would run for it; "" where there is none
+    // What jc_context_toolchain hands out.
+    char (*arch_names)[JC_ARCH_SIZE];
+    const char **archs;
 };
 
 struct jc_context {
@@ -28,6 +31,7 @@ struct jc_context {
     uint64_t compile_timeout_ns;
     uint64_t compile_max_bytes;
     unsigned max_workers; // 0: as the machine allows
+    bool search;          // ask a worker for the toolchain, whatever the cache remembers
 
     // Guards what follows up to the next lock. Held for moments, but for the first time that a
     // toolchain is needed, and the first that a worker is: then NVRTC is looked for under it.
@@ -36,8 +40,6 @@ struct jc_context {
     struct jc_compiler *compiler; // NULL until something is to be compiled
     struct jc_slots *slots;       // of the compiler
     struct jc_includes *includes;
-    char (*arch_names)[JC_ARCH_SIZE]; // what jc_context_toolchain hands out; NULL until then
-    const char **archs;
 
     struct jc_leads *leads; // what this process is compiling; has a lock of its own
 

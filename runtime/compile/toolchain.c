@@ -104,6 +104,17 @@ enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain
     return JC_ERROR_CORRUPT;
 }
 
+bool jc_toolchain_copy(const struct jc_toolchain *toolchain, struct jc_toolchain *copy)
+{
+    struct jc_buffer content = {0};
+    jc_toolchain_encode(toolchain, &content);
+    struct jc_reader reader = {.at = content.data, .left = content.size};
+    *copy = (struct jc_toolchain){0};
+    bool copied = !content.failed && jc_toolchain_decode(&reader, copy) == JC_OK;
+    jc_buffer_finish(&content);
+    return copied;
+}
+
 bool jc_toolchain_same(const struct jc_toolchain *a, const struct jc_toolchain *b)
 {
     if (a->num_roots != b->num_roots)

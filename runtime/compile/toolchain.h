@@ -39,6 +39,9 @@ void jc_toolchain_encode(const struct jc_toolchain *toolchain, struct jc_buffer 
 // JC_ERROR_CORRUPT, with an empty toolchain left.
 enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain *toolchain);
 
+// False: out of memory, with an empty toolchain left.
+bool jc_toolchain_copy(const struct jc_toolchain *toolchain, struct jc_toolchain *copy);
+
 // Whether keys formed for one hold for the other.
 bool jc_toolchain_same(const struct jc_toolchain *a, const struct jc_toolchain *b);
 
