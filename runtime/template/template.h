@@ -65,7 +65,7 @@ struct jc_launch_shape {
 
 #define JC_MAX_ARGUMENTS 256
 #define JC_MAX_PARAMETERS 64
-#define JC_MAX_SLOTS (JC_MAX_ARGUMENTS + JC_MAX_PARAMETERS) // of expressions
+#define JC_MAX_EXPRESSION_SLOTS (JC_MAX_ARGUMENTS + JC_MAX_PARAMETERS) // of expressions
 #define JC_MAX_VALUES 256
 #define JC_MAX_DISPATCH 64
 #define JC_MAX_OPTIONS 64
