@@ -14,6 +14,7 @@
 #include "crew.h"
 
 #define MAX_EVENTS 64
+#define IDLE_NS UINT64_C(15000000000)
 
 // What the thread slept longer than it meant to is time in which it was stopped, and heard nobody.
 #define OVERSLEPT_NS UINT64_C(1000000000)
@@ -137,6 +138,8 @@ static void init(struct jc_compiler *compiler, const struct jc_compiler_params *
         .owner = getpid(),
         .timeout_ns = params->timeout_ns,
         .memory_bytes = params->memory_bytes ? params->memory_bytes : UINT64_MAX,
+        .idle_ns = params->idle_ns ? params->idle_ns : IDLE_NS,
+        .silence_ns = params->silence_ns ? params->silence_ns : JC_PULSE_LIMIT_NS,
         .limit = params->max_workers,
         .secure = params->secure,
         .slots = params->slots,

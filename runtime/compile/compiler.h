@@ -35,6 +35,8 @@ struct jc_compiler_params {
     uint64_t timeout_ns;      // of one compile
     uint64_t memory_bytes;    // that one worker may grow to
     unsigned max_workers;     // 0: as many as cores, memory and control group allow
+    uint64_t idle_ns;    // how long a worker that has nothing to do is kept; 0: 15 seconds
+    uint64_t silence_ns; // how long one may say nothing; 0: JC_PULSE_LIMIT_NS
     bool secure;              // give the worker no environment: the program runs set-user-ID
     struct jc_slots *slots;   // what all compilers of the node share; NULL: this one counts alone.
                               // Must outlive the compiler

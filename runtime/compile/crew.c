@@ -18,7 +18,6 @@
 
 // Starting includes reading NVRTC, 110 MB, from wherever it lies.
 #define START_TIMEOUT_NS (60 * SECOND_NS)
-#define IDLE_NS (15 * SECOND_NS)
 #define END_TIMEOUT_NS (2 * SECOND_NS)
 #define GROW_AGAIN_NS SECOND_NS
 #define LOOK_AGAIN_NS (SECOND_NS / 200)
@@ -697,12 +696,12 @@ void jc_crew_hear(struct jc_compiler *compiler, struct jc_worker *worker)
 // When a worker is due to be looked at.
 static uint64_t due_ns(const struct jc_compiler *compiler, const struct jc_worker *worker)
 {
-    uint64_t silent = worker->heard_ns + JC_PULSE_LIMIT_NS, due = UINT64_MAX;
+    uint64_t silent = worker->heard_ns + compiler->silence_ns, due = UINT64_MAX;
     switch (worker->state) {
     case JC_WORKER_STARTING:
         return worker->since_ns + START_TIMEOUT_NS;
     case JC_WORKER_IDLE:
-        due = worker->since_ns + IDLE_NS;
+        due = worker->since_ns + compiler->idle_ns;
         break;
     case JC_WORKER_BUSY:
         due = worker->since_ns + compiler->timeout_ns;
@@ -721,7 +720,7 @@ static void check(struct jc_compiler *compiler, struct jc_worker *worker, uint64
                     (double) START_TIMEOUT_NS / 1e9);
         return;
     case JC_WORKER_IDLE:
-        if (now >= worker->since_ns + IDLE_NS) {
+        if (now >= worker->since_ns + compiler->idle_ns) {
             worker->dismissed = true;
             end_worker(compiler, worker);
             return;
@@ -742,7 +741,7 @@ static void check(struct jc_compiler *compiler, struct jc_worker *worker, uint64
     }
     worker->blameless = true;
     end_because(compiler, worker, "was stopped, or said nothing for %.3g s, and was killed",
-                (double) JC_PULSE_LIMIT_NS / 1e9);
+                (double) compiler->silence_ns / 1e9);
 }
 
 void jc_crew_check(struct jc_compiler *compiler, uint64_t now)

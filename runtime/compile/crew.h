@@ -66,6 +66,8 @@ struct jc_compiler {
     char *nvrtc_origin;
     uint64_t timeout_ns;
     uint64_t memory_bytes;
+    uint64_t idle_ns;
+    uint64_t silence_ns;
     bool secure;
     struct jc_slots *slots; // NULL: `busy` alone is counted
     const struct jc_log *log;
