@@ -683,9 +683,9 @@ static enum jc_result follow_own(struct walk *walk, struct own_file *file)
     return result;
 }
 
-// NVRTC takes a header that it was given in memory for whatever names it so, be it "name" or <name>,
-// before it looks into a folder. So what is foreign and has an own header's name is that header,
-// and already counts.
+// NVRTC takes a header that it was given in memory for whatever names it so, be it "name" or
+// <name>, before it looks into a folder. So what is foreign and has an own header's name is that
+// header, and already counts.
 static enum jc_result sort_foreign(struct walk *walk)
 {
     bool added = true;
