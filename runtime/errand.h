@@ -23,15 +23,18 @@ void jc_leads_destroy(struct jc_leads **leads);
 // How long one waits for others before looking around: at random, so that not all do it at once.
 uint64_t jc_errand_pause_ns(void);
 
+// When one that begins to wait now has waited long enough.
+uint64_t jc_errand_deadline_ns(const struct jc_context *context);
+
 // Whether a thread of this process or another process is compiling a key.
 bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key);
 
-// Threads: one at a time.
+// Threads: one at a time. It stays where it was made.
 struct jc_errand {
     struct jc_source *source;
     struct jc_unit unit;
-    struct jc_lead *lead;  // NULL: not had, or gone without
-    uint64_t deadline_ns;  // of awaiting others; 0: nobody was awaited yet
+    struct jc_lead *lead; // NULL: not had, or gone without
+    uint64_t deadline_ns; // of awaiting others; 0: nobody was awaited yet
 };
 
 // Forms the key. The errors of jc_unit_init; on failure the errand is empty.

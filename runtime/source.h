@@ -4,6 +4,8 @@
 #ifndef JC_SOURCE_H
 #define JC_SOURCE_H
 
+#include <stdatomic.h>
+
 #include "cache/lookup.h"
 #include "context.h"
 #include "runtime/compile/unit.h"
@@ -16,9 +18,10 @@ struct jc_source {
     const struct jc_toolchain *toolchain;
     struct jc_closure closure;
 
+    // Set, with release order, after `template_key`, which does not change then.
+    atomic_bool template_stored;
     pthread_mutex_t lock; // held for moments; guards what follows
-    struct jc_key template_key; // of the template's record, once that is stored
-    bool template_stored;
+    struct jc_key template_key; // of the template's record
     bool refusal_logged; // that the cache does not take what is compiled
     struct jc_key *warnings; // those logged, by their text
     size_t num_warnings;
