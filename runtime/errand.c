@@ -51,7 +51,7 @@ enum jc_result jc_leads_create(struct jc_leads **out, struct jc_error *error)
 }
 
 // What is left was led by threads of a parent process, whose descriptors closed with the fork. They
-// may seem to hold the lock or to wait, so neither lock nor condition is destroyed, which would wait.
+// may seem to hold the lock or to wait, and destroying a condition waits for those who do.
 void jc_leads_destroy(struct jc_leads **out)
 {
     struct jc_leads *leads = *out;
