@@ -987,10 +987,23 @@ static uint64_t fresh_epoch(void)
     return epoch_with((struct jc_cache_params){.read_only = true});
 }
 
+// What the lock file counts of segments that were taken away.
+static uint64_t count_removals(void)
+{
+    struct jc_locks locks;
+    jc_locks_init(&locks);
+    int fd = open(scratch_path("c/" JC_LOCK_FILE), O_RDWR | O_CLOEXEC);
+    assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
+    uint64_t removals = jc_locks_removals(&locks);
+    jc_locks_finish(&locks);
+    return removals;
+}
+
 static void the_epoch_changes_when_records_go_and_not_when_they_come(void **state)
 {
     (void) state;
     struct jc_cache *cache = open_cache(), *other = open_cache();
+    uint64_t removals = count_removals();
     uint64_t epoch = jc_cache_epoch(cache);
     assert_int_not_equal(epoch, 0);
     assert_int_equal(put(cache, "first", 100), JC_OK);
@@ -999,8 +1012,10 @@ static void the_epoch_changes_when_records_go_and_not_when_they_come(void **stat
     assert_true(jc_cache_epoch(cache) == epoch);
     assert_true(jc_cache_epoch(other) == epoch);
     assert_true(fresh_epoch() == epoch);
+    assert_true(count_removals() == removals);
 
     assert_int_equal(put(cache, "large", 1000000), JC_OK); // the first segment is dropped
+    assert_true(count_removals() == removals + 1);
     uint64_t dropped = jc_cache_epoch(other);
     assert_true(dropped != 0 && dropped != epoch);
     assert_true(jc_cache_epoch(cache) == dropped);
@@ -1012,6 +1027,10 @@ static void the_epoch_changes_when_records_go_and_not_when_they_come(void **stat
     assert_int_equal(put(other, "first", 100), JC_OK);
     assert_true(jc_cache_epoch(cache) == cleared);
     assert_true(fresh_epoch() == cleared);
+    // What is stored afterwards may be in a segment of the same number.
+    assert_int_equal(jc_cache_clear(cache, NULL), JC_OK);
+    assert_int_equal(put(other, "second", 100), JC_OK);
+    assert_true(jc_cache_epoch(cache) != cleared);
     jc_cache_destroy(&other);
     jc_cache_destroy(&cache);
 }
