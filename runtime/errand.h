@@ -20,6 +20,9 @@ struct jc_leads;
 enum jc_result jc_leads_create(struct jc_leads **leads, struct jc_error *error);
 void jc_leads_destroy(struct jc_leads **leads);
 
+// How many threads wait for others of this process, for one that looks from outside.
+unsigned jc_leads_waiting(struct jc_leads *leads);
+
 // How long one waits for others before looking around: at random, so that not all do it at once.
 uint64_t jc_errand_pause_ns(void);
 
