@@ -108,11 +108,13 @@ enum jc_prewarm_outcome {
     JC_PREWARM_COMPILED = 1, // compiled and stored
     JC_PREWARM_MISSING = 2,  // would be compiled; with `check`
     JC_PREWARM_FAILED = 3,
-    JC_PREWARM_UNDERWAY = 4 // nothing new: told ten times a second for those who show or stop it
+    JC_PREWARM_UNDERWAY = 4 // no variant: told ten times a second for those who show or stop it
 };
 
 // One variant done, or, where `outcome` is JC_PREWARM_UNDERWAY, none: then `tmpl`, `variant` and
-// `arch` are NULL.
+// `arch` are NULL. Variants that are vouched for (see the report) have no event of their own, only
+// `done` grows by them. Where NVRTC turns out to be another than the cache remembered, keys are
+// others, and `done` begins at 0 again, once.
 struct jc_prewarm_event {
     size_t done, planned; // of all plans
     size_t compiling; // by workers of this process, right now
