@@ -79,7 +79,8 @@ static void prewarm(struct told *told, const struct jc_plan *plan,
     struct jc_prewarm_item item = {.plan = plan};
     if (run(told, &item, 1, params) != JC_OK)
         fail_msg("%s", told->error.text);
-    assert_memory_equal(&item.report, &told->report, offsetof(struct jc_prewarm_report, elapsed_ns));
+    assert_memory_equal(&item.report, &told->report,
+                        offsetof(struct jc_prewarm_report, elapsed_ns));
     assert_int_equal(item.report.vouched, told->report.vouched);
     assert_int_equal(item.report.awaited, told->report.awaited);
 }
@@ -377,10 +378,12 @@ static void what_is_stopped_lets_go_and_goes_on_the_next_time(void **state)
     assert_int_equal(told.report.planned, 4);
     assert_int_equal(told.report.compiled + told.report.failed, 0);
     let_compiles_go();
+    jc_context_destroy(&told.context);
 
     // Nobody waits for what was given up.
-    told.underway = NULL;
     assert_all_done(start_another(&work));
+    open_context(&told, NULL);
+    told.underway = NULL;
     prewarm(&told, work.plan, (struct jc_prewarm_params){0});
     assert_report(&told, 4, 0, 0, 4);
     told.underway = stop_at_once;
