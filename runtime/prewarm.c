@@ -37,13 +37,14 @@ struct aside {
     struct place place;
     struct jc_key key;
     uint64_t deadline_ns; // then it is compiled in any case
-    bool orphan; // nobody compiles it any more, and there was no room for it here
+    bool orphan; // nobody compiles it, and there was no room for it here
 };
 
 // A variant that is being compiled, and comes back with the answer.
 struct flight {
     struct flight *next;
     struct place place;
+    bool alone; // nothing else was in flight from its beginning on
     struct jc_errand errand;
 };
 
@@ -63,7 +64,7 @@ struct prewarm {
     struct jc_mailbox mailbox;    // of the compiler
     struct flight *flights;
     size_t in_flight;
-    bool blocked; // no descriptor was left for another, until one of those in flight has come back
+    size_t most;  // that may be, after descriptors ran out; one more for each that came back
 
     struct aside *asides;
     size_t num_asides, max_asides;
@@ -146,12 +147,35 @@ static void flight_destroy(struct flight *flight)
     free(flight);
 }
 
+static enum jc_result put_aside(struct prewarm *prewarm, struct place place,
+                                const struct jc_key *key, bool orphan)
+{
+    if (prewarm->num_asides == prewarm->max_asides) {
+        size_t max = prewarm->max_asides ? 2 * prewarm->max_asides : 16;
+        struct aside *grown = realloc(prewarm->asides, max * sizeof(*grown));
+        if (!grown)
+            return jc_fail_memory(prewarm->error);
+        prewarm->asides = grown;
+        prewarm->max_asides = max;
+    }
+    prewarm->asides[prewarm->num_asides++] = (struct aside){
+        .place = place, .key = *key, .deadline_ns = jc_errand_deadline_ns(prewarm->context),
+        .orphan = orphan};
+    return JC_OK;
+}
+
 // One variant has come back. Fails only where the next one would fare no better.
 static enum jc_result land(struct prewarm *prewarm, struct flight *flight,
                            const struct jc_compiler_answer *answer)
 {
     struct jc_errand *errand = &flight->errand;
     const struct jc_job_answer *job = &answer->job;
+    if (job->result == JC_ERROR_IO && !flight->alone) {
+        // No descriptor was left to send it or to have its answer, with so many in flight.
+        prewarm->most = prewarm->in_flight > 1 ? prewarm->in_flight : 1;
+        return put_aside(prewarm, flight->place, &errand->unit.key, true);
+    }
+    prewarm->most += prewarm->most < SIZE_MAX;
     if (job->result != JC_OK) {
         struct jc_buffer text = {0};
         jc_outcome_fail(errand->source, &errand->unit, answer, &text);
@@ -186,7 +210,6 @@ static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
         link = &(*link)->next;
     *link = flight->next;
     prewarm->in_flight--;
-    prewarm->blocked = false;
     enum jc_result result = land(prewarm, flight, &answer);
     flight_destroy(flight);
     jc_job_answer_finish(&answer.job);
@@ -195,8 +218,9 @@ static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
 
 static bool has_room(const struct prewarm *prewarm)
 {
-    return !prewarm->blocked && (!prewarm->compiler || prewarm->in_flight
-                                 < jc_compiler_capacity(prewarm->compiler));
+    return prewarm->in_flight < prewarm->most
+           && (!prewarm->compiler
+               || prewarm->in_flight < jc_compiler_capacity(prewarm->compiler));
 }
 
 // What became of a variant that was begun.
@@ -258,6 +282,9 @@ static enum jc_result launch(struct prewarm *prewarm, struct flight *flight)
             prewarm->error);
     if (result != JC_OK)
         return result;
+    flight->alone = !prewarm->flights;
+    if (prewarm->flights)
+        prewarm->flights->alone = false;
     flight->next = prewarm->flights;
     prewarm->flights = flight;
     prewarm->in_flight++;
@@ -276,7 +303,7 @@ static enum jc_result pursue(struct prewarm *prewarm, struct flight *flight, boo
     if (led == JC_ERROR_TIMEOUT)
         return JC_OK;
     if (led == JC_ERROR_IO && prewarm->in_flight > 0) {
-        prewarm->blocked = true;
+        prewarm->most = prewarm->in_flight;
         *fate = FATE_ORPHAN;
         return JC_OK;
     }
@@ -310,22 +337,6 @@ static enum jc_result begin(struct prewarm *prewarm, struct place place, const s
 }
 
 // --- those that others compile -------------------------------------------------------------------
-
-static enum jc_result put_aside(struct prewarm *prewarm, struct place place,
-                                const struct jc_key *key)
-{
-    if (prewarm->num_asides == prewarm->max_asides) {
-        size_t max = prewarm->max_asides ? 2 * prewarm->max_asides : 16;
-        struct aside *grown = realloc(prewarm->asides, max * sizeof(*grown));
-        if (!grown)
-            return jc_fail_memory(prewarm->error);
-        prewarm->asides = grown;
-        prewarm->max_asides = max;
-    }
-    prewarm->asides[prewarm->num_asides++] = (struct aside){
-        .place = place, .key = *key, .deadline_ns = jc_errand_deadline_ns(prewarm->context)};
-    return JC_OK;
-}
 
 // Whether it is worth the forming of its key: nobody compiles it any more, or time is up, or it has
 // its turn. The last is for what was compiled by somebody who had waited long enough.
@@ -480,7 +491,7 @@ static enum jc_result begin_next(struct prewarm *prewarm, struct place place)
         return result;
     prewarm->next.variant++;
     prewarm->next_selected++;
-    return fate == FATE_AWAITED ? put_aside(prewarm, place, &key) : JC_OK;
+    return fate == FATE_AWAITED ? put_aside(prewarm, place, &key, false) : JC_OK;
 }
 
 // Waits for whatever comes first: an answer, or the time to look or to tell.
@@ -539,7 +550,8 @@ enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batch
                               struct jc_prewarm_report *report, struct jc_error *error)
 {
     struct prewarm prewarm = {
-        .context = context, .params = params, .report = report, .error = error};
+        .context = context, .params = params, .report = report, .error = error,
+        .most = SIZE_MAX};
     *report = (struct jc_prewarm_report){0};
     for (size_t i = 0; i < num_batches; i++)
         if (batches[i].report)

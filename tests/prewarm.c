@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -418,6 +419,34 @@ static void a_toolchain_that_turns_out_to_be_another_begins_it_again(void **stat
     jc_context_destroy(&told.context);
 }
 
+// 16 workers and what they compile would need more than a hundred descriptors.
+static bool prewarm_with_few_descriptors(const struct work *work)
+{
+    static struct told told;
+    const struct rlimit few = {.rlim_cur = 24, .rlim_max = 24};
+    struct jc_prewarm_item item = {.plan = work->plan};
+    bool done = setrlimit(RLIMIT_NOFILE, &few) == 0
+                && jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                       .nvrtc = counted_nvrtc, .max_workers = 16),
+                                     &told.context, &told.error) == JC_OK
+                && run(&told, &item, 1, (struct jc_prewarm_params){0}) == JC_OK
+                && told.report.compiled == told.report.planned;
+    jc_context_destroy(&told.context);
+    return done;
+}
+
+static void few_descriptors_make_it_slower_and_fail_nothing(void **state)
+{
+    (void) state;
+    struct work work = open_work("k", "1,2,3,4,5,6,7,8,9,10,11,12,14,15,16,17,18,19,20,21");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(prewarm_with_few_descriptors(&work) ? 0 : 1);
+    assert_all_done(child);
+    assert_int_equal(compiles(), 20);
+    close_work(&work);
+}
+
 // --- the compiler itself -------------------------------------------------------------------------
 
 static void a_crash_is_told_with_a_command_that_tries_it_alone(void **state)
@@ -472,6 +501,7 @@ int main(void)
         IN_A_FOLDER(what_another_process_compiles_is_awaited),
         IN_A_FOLDER(what_is_stopped_lets_go_and_goes_on_the_next_time),
         IN_A_FOLDER(a_toolchain_that_turns_out_to_be_another_begins_it_again),
+        IN_A_FOLDER(few_descriptors_make_it_slower_and_fail_nothing),
         IN_A_FOLDER(a_crash_is_told_with_a_command_that_tries_it_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
