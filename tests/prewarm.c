@@ -443,7 +443,6 @@ static void few_descriptors_make_it_slower_and_fail_nothing(void **state)
     if (child == 0)
         _exit(prewarm_with_few_descriptors(&work) ? 0 : 1);
     assert_all_done(child);
-    assert_int_equal(compiles(), 20);
     close_work(&work);
 }
 
