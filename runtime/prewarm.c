@@ -64,7 +64,7 @@ struct prewarm {
     struct jc_mailbox mailbox;    // of the compiler
     struct flight *flights;
     size_t in_flight;
-    size_t most;  // that may be, after descriptors ran out; one more for each that came back
+    size_t most; // that may be, after descriptors ran out; one more for each that came back
 
     struct aside *asides;
     size_t num_asides, max_asides;
@@ -118,7 +118,7 @@ static void tell(struct prewarm *prewarm, const struct flight *flight, bool awai
     count(batch->report, outcome, awaited);
     prewarm->done++;
     sweep->present += outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED;
-    if (sweep->present == batch->num_variants)
+    if (sweep->present == batch->num_variants && !prewarm->params->check)
         jc_coverage_keep(&sweep->coverage, batch, sweep->arch);
     call(prewarm, &(struct jc_prewarm_event){
         .outcome = outcome,
@@ -176,6 +176,8 @@ static enum jc_result land(struct prewarm *prewarm, struct flight *flight,
         return put_aside(prewarm, flight->place, &errand->unit.key, true);
     }
     prewarm->most += prewarm->most < SIZE_MAX;
+    if (job->result == JC_ERROR_TOOLCHAIN)
+        return jc_fail(prewarm->error, job->result, "%s", job->text);
     if (job->result != JC_OK) {
         struct jc_buffer text = {0};
         jc_outcome_fail(errand->source, &errand->unit, answer, &text);

@@ -446,6 +446,38 @@ static void few_descriptors_make_it_slower_and_fail_nothing(void **state)
     close_work(&work);
 }
 
+static bool change_flags(struct told *told, const struct jc_prewarm_event *event)
+{
+    (void) told;
+    if (event->compiling > 0) {
+        setenv("NVRTC_APPEND_FLAGS", "-lineinfo", 1);
+        let_compiles_go();
+    }
+    return true;
+}
+
+static void a_toolchain_that_changes_meanwhile_ends_it(void **state)
+{
+    (void) state;
+    static struct told told = {.underway = change_flags};
+    char act[PATH_MAX + 8];
+    struct work work = open_work("k", "1,2,3,4,5,6,7,8");
+    struct jc_prewarm_item item = {.plan = work.plan};
+    hold_compiles();
+    snprintf(act, sizeof(act), "abort:%s", scratch_path("crashed"));
+    setenv("JITCACHE_NVRTC_ACT", act, 1);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .nvrtc = counted_nvrtc,
+                                                         .max_workers = 1),
+                                       &told.context, &told.error), JC_OK);
+    // The worker that comes after the one that crashed finds other flags.
+    assert_int_equal(run(&told, &item, 1, (struct jc_prewarm_params){0}), JC_ERROR_TOOLCHAIN);
+    assert_non_null(strstr(told.error.text, "changed while the program ran"));
+    assert_int_equal(told.report.compiled + told.report.failed, 0);
+    close_work(&work);
+    jc_context_destroy(&told.context);
+}
+
 // --- the compiler itself -------------------------------------------------------------------------
 
 static void a_crash_is_told_with_a_command_that_tries_it_alone(void **state)
@@ -500,6 +532,7 @@ int main(void)
         IN_A_FOLDER(what_another_process_compiles_is_awaited),
         IN_A_FOLDER(what_is_stopped_lets_go_and_goes_on_the_next_time),
         IN_A_FOLDER(a_toolchain_that_turns_out_to_be_another_begins_it_again),
+        IN_A_FOLDER(a_toolchain_that_changes_meanwhile_ends_it),
         IN_A_FOLDER(few_descriptors_make_it_slower_and_fail_nothing),
         IN_A_FOLDER(a_crash_is_told_with_a_command_that_tries_it_alone),
     };
