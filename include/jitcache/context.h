@@ -1,7 +1,13 @@
-// The context: a cache, a toolchain and a compile worker, brought together.
+// The context: a cache, a toolchain and compile workers, brought together.
 //
-// Nothing is started before it is needed: the cache opens with the context, NVRTC is looked for and
-// the worker is started by the first call that forms a key. NVRTC lives in the worker process only.
+// Nothing is started before it is needed: the cache opens with the context; the first call that
+// forms a key asks the cache which NVRTC was found the last time, and only where that cannot be
+// trusted starts a worker to find it; workers are started for compiles, as many as there are
+// compiles and the node has room for, and end when they have had nothing to do for a while. NVRTC
+// lives in worker processes only.
+//
+// One key is compiled once at a time, however many threads, processes or containers that share the
+// cache's folder want it: the others wait for it, and go on with what the first one stored.
 
 #ifndef JITCACHE_CONTEXT_H
 #define JITCACHE_CONTEXT_H
@@ -28,8 +34,16 @@ struct jc_context_params {
     bool trust_group;   // JITCACHE_TRUST=group
     bool verify;        // see jc_cache_params; for short-lived tools
     uint64_t max_bytes; // JITCACHE_MAX_BYTES, with an optional K, M, G or T
-    uint64_t compile_timeout_ns; // of one compile; 0: 5 minutes
-    const struct jc_log *log;    // copied; NULL: silent. JITCACHE_LOG sets the level alone
+    // JITCACHE_COMPILE_TIMEOUT, in seconds: of one compile; 0: 5 minutes. Also how long one waits
+    // for a compile of another process before compiling the same
+    uint64_t compile_timeout_ns;
+    // Copied; NULL: silent. JITCACHE_LOG sets the level alone. Lines come from the thread that
+    // calls, and from one of the library's own that watches the workers
+    const struct jc_log *log;
+    // JITCACHE_JOBS: how many compile workers there may be at a time; 0: as many as cores, memory
+    // and control group have room for. What runs for other processes of the node counts as well
+    unsigned max_workers;
+    uint64_t compile_max_bytes; // JITCACHE_COMPILE_BYTES: memory of one worker; 0: 8 GiB
 };
 #ifndef __cplusplus
 #define jc_context_params(...) \
@@ -39,14 +53,13 @@ struct jc_context_params {
 // JC_ERROR_INVALID_ARGUMENT: a parameter or an environment variable that does not parse, by name.
 // JC_ERROR_OUT_OF_MEMORY. An unusable cache is no failure: see jc_cache_create.
 // Environment variables are ignored in a program that runs set-user-ID or set-group-ID.
-// Threads: a context may be used from any thread. Only one of the calls that need a compiler, from
-// jc_context_toolchain on, is at work at a time; the others wait, for all of a prewarm too.
-// Fork: a child may use the context, with a worker of its own, if no other thread was in one of
-// these calls at the fork, and may destroy it in any case.
+// Threads: a context may be used from any thread, and compiles for several at a time.
+// Fork: a child may use the context, with workers of its own, if no other thread was in one of
+// the calls from jc_context_toolchain on at the fork, and may destroy it in any case.
 JC_API enum jc_result jc_context_create(const struct jc_context_params *params,
                                         struct jc_context **context, struct jc_error *error);
 
-// Stops the worker, unloads what was loaded into devices and releases them, and closes the cache.
+// Stops the workers, unloads what was loaded into devices and releases them, and closes the cache.
 // Accepts NULL content and clears the handle. By then its kernels are destroyed, and what they
 // launched has finished, on the GPU too.
 // Threads: no other call on this context may be running.
@@ -68,7 +81,8 @@ struct jc_toolchain_info {
     const char *worker; // the program that it runs in
 };
 
-// Finds NVRTC and starts the worker, once. JC_ERROR_TOOLCHAIN: none usable, the text says where it
+// Finds NVRTC: as the cache remembers it, if its files are still the same, else by starting a
+// worker. JC_ERROR_TOOLCHAIN: none usable, the text says where it
 // was looked for and what to install; or NVRTC_APPEND_FLAGS has what the key cannot hold.
 // JC_ERROR_WORKER: no worker, or of another version. JC_ERROR_IO: no descriptor is left for it.
 // JC_ERROR_OUT_OF_MEMORY, JC_ERROR_INVALID_ARGUMENT.
@@ -91,19 +105,25 @@ enum jc_prewarm_outcome {
     JC_PREWARM_HIT = 0,      // was in the cache
     JC_PREWARM_COMPILED = 1, // compiled and stored
     JC_PREWARM_MISSING = 2,  // would be compiled; with `check`
-    JC_PREWARM_FAILED = 3
+    JC_PREWARM_FAILED = 3,
+    JC_PREWARM_UNDERWAY = 4 // nothing new: told ten times a second for those who show or stop it
 };
 
-// One variant done.
+// One variant done, or, where `outcome` is JC_PREWARM_UNDERWAY, none: then `tmpl`, `variant` and
+// `arch` are NULL.
 struct jc_prewarm_event {
-    size_t done, planned;
+    size_t done, planned; // of all plans
+    size_t compiling; // by workers of this process, right now
+    size_t awaited; // not done, since other processes are compiling them
     enum jc_prewarm_outcome outcome;
+    const struct jc_template *tmpl;
     const struct jc_plan_variant *variant;
     const char *arch;
     struct jc_key key;   // zero where none could be formed
     uint64_t elapsed_ns; // of the compile
     // Why it failed, the compiler's log included; "" otherwise. Of a variant that failed before,
-    // and was not tried again, it says how long ago that was.
+    // and was not tried again, it says how long ago that was. Where the compiler itself crashed or
+    // was ended, the last line is a command that tries that variant alone.
     const char *message;
 };
 
@@ -113,11 +133,13 @@ struct jc_prewarm_params {
     size_t num_capabilities;
     bool check; // compile nothing
     bool retry; // compile again what failed before and has not expired
-    // On the calling thread, after each variant. False stops: no further compile is started, one
-    // that runs is given up, and the report counts what was done until then. May use the context's
-    // cache, but not call the context.
+    // On the calling thread, after each variant and ten times a second. False stops: no further
+    // compile is started, those that run are given up, and the report counts what was done until
+    // then. May use the context's cache, but not call the context.
     bool (*progress)(void *user, const struct jc_prewarm_event *event);
     void *user;
+    bool background; // beside a running engine: by workers that run only when a core is idle
+    const char *key; // only variants whose key, as jc_key_format writes it, begins so; NULL: all
 };
 #ifndef __cplusplus
 #define jc_prewarm_params(...) \
@@ -127,18 +149,52 @@ struct jc_prewarm_params {
 struct jc_prewarm_report {
     size_t planned, hits, compiled, missing, failed;
     uint64_t elapsed_ns;
+    // Of the hits: those that another process compiled meanwhile; and those that were not looked
+    // up, since an earlier prewarm of the same coverage left word in the cache that it is complete,
+    // and nothing was taken from the cache since.
+    size_t awaited, vouched;
 };
 
-// Brings every variant of the plan into the cache, for every architecture. A variant that fails
-// does not stop the others: it is counted, told to `progress`, and kept as a failed compile for a
-// short time. Fails itself only where nothing could be done: the errors of jc_context_toolchain and
-// jc_context_arch, JC_ERROR_TEMPLATE (an include that cannot be followed), JC_ERROR_IO (a header
-// that cannot be read; the disk is full), JC_ERROR_LIMIT (a header over 64 MiB, or sources that a
-// record cannot hold), JC_ERROR_CACHE (not writable and not `check`), JC_ERROR_OUT_OF_MEMORY.
-// `*report` is filled in either way. Threads: safe.
+// Brings every variant of the plan into the cache, for every architecture, as many at a time as
+// there may be workers. A variant that fails does not stop the others: it is counted, told to
+// `progress`, and kept as a failed compile for a short time. What is done is in the cache at once,
+// so one that is killed goes on the next time where it was. Fails itself only where nothing could
+// be done: the errors of jc_context_toolchain and jc_context_arch, JC_ERROR_TEMPLATE (an include
+// that cannot be followed), JC_ERROR_IO (a header that cannot be read; the disk is full),
+// JC_ERROR_LIMIT (a header over 64 MiB, or sources that a record cannot hold), JC_ERROR_CACHE (not
+// writable and not `check`), JC_ERROR_WORKER (no worker, where something is to be compiled),
+// JC_ERROR_OUT_OF_MEMORY. `*report`, which may be NULL, is filled in either way. Threads: safe.
 JC_API enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_plan *plan,
                                          const struct jc_prewarm_params *params,
                                          struct jc_prewarm_report *report, struct jc_error *error);
+
+// A plan among several, with architectures of its own.
+struct jc_prewarm_item {
+    const struct jc_plan *plan;
+    const char *const *capabilities; // NULL: those of the params
+    size_t num_capabilities;
+    struct jc_prewarm_report report; // filled in; `elapsed_ns` is not
+};
+
+// The same for several plans at once, so that no worker is idle while one plan ends and another
+// begins. Nothing is compiled unless the includes of all of them can be followed. `report` counts
+// all of them. Errors as above; a template or architecture is named by the text.
+JC_API enum jc_result jc_context_prewarm_all(struct jc_context *context,
+                                             struct jc_prewarm_item *items, size_t num_items,
+                                             const struct jc_prewarm_params *params,
+                                             struct jc_prewarm_report *report,
+                                             struct jc_error *error);
+
+// The same for what the cache knows: every variant of every template whose record is there, as it
+// was compiled once, for whichever NVRTC and architecture, is brought in for the NVRTC of now, and
+// the architectures of the params, or, without any, those that it had. So a cache goes along with
+// a new NVRTC or GPU without its templates' files. Failed compiles that have not expired count as
+// variants, and with `key` and `retry` expired ones too. Templates that cannot be read back are
+// logged and passed over. JC_ERROR_NOT_FOUND: the cache has no template, or nothing with that key.
+JC_API enum jc_result jc_context_prewarm_cached(struct jc_context *context,
+                                                const struct jc_prewarm_params *params,
+                                                struct jc_prewarm_report *report,
+                                                struct jc_error *error);
 
 #ifdef __cplusplus
 }
