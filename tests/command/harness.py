@@ -1,13 +1,14 @@
 """Runs the command as a person or a script would, in a world of its own.
 
 Each test class has a folder of its own for cache, home and files; nothing of the caller's settings
-for the cache reaches the command. JITCACHE_COMMAND names the program under test, JITCACHE_PLAYER the
-same with a prewarm that is played (play.c), JITCACHE_FILL what fills a cache.
+for the cache reaches the command. JITCACHE_COMMAND names the program under test, JITCACHE_PLAYER
+the same with a prewarm that is played (play.c), JITCACHE_FILL what fills a cache.
 """
 import fcntl
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -87,7 +88,8 @@ class Case(unittest.TestCase):
     def at_terminal(self, *words, answer=b"", stop_at=None, stop_with=signal.SIGINT, columns=None):
         """Runs it with all three streams at a terminal: its status and what it printed.
 
-        Sends `answer` at once; sends the signal once `stop_at` was printed."""
+        Sends `answer` at once; sends the signal once something that matches `stop_at` was printed.
+        """
         try:
             pid, terminal = pty.fork()
         except OSError as error:
@@ -108,7 +110,7 @@ class Case(unittest.TestCase):
             if not data:
                 break
             printed += data
-            if stop_at and stop_at in printed:
+            if stop_at and re.search(stop_at, printed):
                 os.kill(pid, stop_with)
                 stop_at = None
         else:
