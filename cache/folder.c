@@ -77,6 +77,14 @@ static enum jc_result default_place(char **path)
     return JC_OK;
 }
 
+bool jc_folder_is_default(const char *path)
+{
+    char *place;
+    bool same = default_place(&place) == JC_OK && place && strcmp(place, path) == 0;
+    free(place);
+    return same;
+}
+
 // Makes the folder and the folders above it. errno says why it failed.
 static bool make_folders(char *path)
 {

@@ -25,6 +25,9 @@ enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool re
                               bool trust_group, char reason[JC_REASON_SIZE]);
 void jc_folder_finish(struct jc_folder *folder);
 
+// Whether a folder's path is the one that is used where none is named.
+bool jc_folder_is_default(const char *path);
+
 // Whether a file system of this f_type is one of those that other hosts share, or may be.
 bool jc_folder_is_network(unsigned long f_type);
 

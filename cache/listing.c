@@ -5,8 +5,16 @@
 #include <string.h>
 
 #include "clock.h"
+#include "lookup.h"
 
 #define PAGE_ENTRIES 1024
+
+// Whoever lists: what is called for each entry, and whether for expired ones too.
+struct visit {
+    bool (*each)(void *user, const struct jc_cache_entry *entry);
+    void *user;
+    bool expired;
+};
 
 struct entries {
     struct jc_cache_entry *entries;
@@ -66,8 +74,7 @@ static enum jc_result read_indexes(struct jc_cache *cache, struct jc_list *list,
 
 // The entries of each segment are in the order of their keys. Gives all in that order, of those
 // with one key the newest alone, which is that of the first segment.
-static void merge(struct entries *segments, size_t *at, unsigned num,
-                  bool (*each)(void *user, const struct jc_cache_entry *entry), void *user)
+static void merge(struct entries *segments, size_t *at, unsigned num, const struct visit *visit)
 {
     uint64_t now_ms = jc_now_unix_ms();
     const struct jc_cache_entry *lowest;
@@ -76,7 +83,7 @@ static void merge(struct entries *segments, size_t *at, unsigned num,
         lowest = NULL;
         for (unsigned i = 0; i < num; i++) {
             const struct jc_cache_entry *entry = segments[i].entries + at[i];
-            while (at[i] < segments[i].count &&
+            while (!visit->expired && at[i] < segments[i].count &&
                    jc_has_expired(entry->created_ms, entry->expires_ms, now_ms))
                 entry = segments[i].entries + ++at[i];
             if (at[i] == segments[i].count)
@@ -95,12 +102,11 @@ static void merge(struct entries *segments, size_t *at, unsigned num,
             jc_stored_key(key, entry->kind, &entry->key);
             at[i] += memcmp(key, lowest_key, sizeof(key)) == 0;
         }
-    } while (lowest && each(user, lowest));
+    } while (lowest && visit->each(visit->user, lowest));
 }
 
-static enum jc_result list_all(struct jc_cache *cache,
-                               bool (*each)(void *user, const struct jc_cache_entry *entry),
-                               void *user, bool last, bool *again)
+static enum jc_result list_once(struct jc_cache *cache, const struct visit *visit, bool last,
+                                bool *again)
 {
     struct jc_list *list;
     *again = false;
@@ -116,7 +122,7 @@ static enum jc_result list_all(struct jc_cache *cache,
     result = segments && at ? read_indexes(cache, list, segments) : JC_ERROR_OUT_OF_MEMORY;
     *again = !last && !was_stale && atomic_load_explicit(&list->stale, memory_order_relaxed);
     if (result == JC_OK && !*again)
-        merge(segments, at, num, each, user);
+        merge(segments, at, num, visit);
     for (unsigned i = 0; segments && i < num; i++)
         free(segments[i].entries);
     free(at);
@@ -125,11 +131,9 @@ static enum jc_result list_all(struct jc_cache *cache,
     return result;
 }
 
-enum jc_result jc_cache_list(struct jc_cache *cache,
-                             bool (*each)(void *user, const struct jc_cache_entry *entry),
-                             void *user)
+static enum jc_result list(struct jc_cache *cache, const struct visit *visit)
 {
-    if (!cache || !each)
+    if (!cache || !visit->each)
         return JC_ERROR_INVALID_ARGUMENT;
     if (jc_cache_state_now(cache) == JC_CACHE_DISABLED)
         return JC_OK;
@@ -139,7 +143,21 @@ enum jc_result jc_cache_list(struct jc_cache *cache,
     jc_reopen(cache);
     // A segment that grew out of its map, or failed, is another one in the next list.
     for (unsigned i = 0; i < 3 && again; i++)
-        result = list_all(cache, each, user, i == 2, &again);
+        result = list_once(cache, visit, i == 2, &again);
     errno = saved;
     return result;
+}
+
+enum jc_result jc_cache_list(struct jc_cache *cache,
+                             bool (*each)(void *user, const struct jc_cache_entry *entry),
+                             void *user)
+{
+    return list(cache, &(struct visit){.each = each, .user = user});
+}
+
+enum jc_result jc_cache_list_expired(struct jc_cache *cache,
+                                     bool (*each)(void *user, const struct jc_cache_entry *entry),
+                                     void *user)
+{
+    return list(cache, &(struct visit){.each = each, .user = user, .expired = true});
 }

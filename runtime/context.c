@@ -3,18 +3,28 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cache/params.h"
 #include "cache/report.h"
 #include "environment.h"
+#include "errand.h"
+#include "remembered.h"
+#include "runtime/compile/child.h"
 #include "runtime/launch/device.h"
 #include "runtime/template/template.h"
 
 #define DEFAULT_TIMEOUT_NS UINT64_C(300000000000)
+#define DEFAULT_COMPILE_BYTES (UINT64_C(8) << 30)
 
 static const char *first_of(const char *field, const char *variable)
 {
     return field ? field : variable;
+}
+
+static uint64_t first_number(uint64_t field, uint64_t variable, uint64_t otherwise)
+{
+    return field ? field : variable ? variable : otherwise;
 }
 
 static enum jc_result open_cache(struct jc_context *context, const struct jc_context_params *params,
@@ -27,12 +37,12 @@ static enum jc_result open_cache(struct jc_context *context, const struct jc_con
                         .read_only = params->read_only || environment->read_only,
                         .trust_group = params->trust_group || environment->trust_group,
                         .verify = params->verify,
-                        .max_bytes = params->max_bytes ? params->max_bytes : environment->max_bytes,
+                        .max_bytes = first_number(params->max_bytes, environment->max_bytes, 0),
                         .log = &context->log),
         &context->cache, error);
 }
 
-// Remembers what the compiler will be made from.
+// Keeps what the compiler will be made from.
 static enum jc_result keep_compiler_params(struct jc_context *context,
                                            const struct jc_context_params *params,
                                            const struct jc_environment *environment,
@@ -44,11 +54,25 @@ static enum jc_result keep_compiler_params(struct jc_context *context,
     context->nvrtc_origin = params->nvrtc ? "the parameter nvrtc" : "JITCACHE_NVRTC";
     context->worker = worker ? strdup(worker) : NULL;
     context->secure = environment->secure;
-    context->compile_timeout_ns =
-        params->compile_timeout_ns ? params->compile_timeout_ns : DEFAULT_TIMEOUT_NS;
+    context->compile_timeout_ns = first_number(
+        params->compile_timeout_ns, environment->compile_timeout_ns, DEFAULT_TIMEOUT_NS);
+    context->compile_max_bytes = first_number(
+        params->compile_max_bytes, environment->compile_bytes, DEFAULT_COMPILE_BYTES);
+    context->max_workers = (unsigned) first_number(params->max_workers, environment->jobs, 0);
+    context->search = params->search;
     if ((nvrtc && !context->nvrtc) || (worker && !context->worker))
         return jc_fail_memory(error);
-    return jc_includes_create(&context->includes, error);
+    return JC_OK;
+}
+
+static enum jc_result make_parts(struct jc_context *context, struct jc_error *error)
+{
+    enum jc_result result = jc_includes_create(&context->includes, error);
+    if (result == JC_OK)
+        result = jc_leads_create(&context->leads, error);
+    if (result == JC_OK)
+        result = jc_slots_create(context->cache, &context->slots, error);
+    return result;
 }
 
 enum jc_result jc_context_create(const struct jc_context_params *given, struct jc_context **out,
@@ -60,7 +84,9 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     *out = NULL;
     struct jc_environment environment;
     enum jc_result result =
-        jc_params_copy(&params, sizeof(params), given, "jc_context_params", error);
+        jc_params_copy_grown(&params, sizeof(params),
+                             offsetof(struct jc_context_params, max_workers), given,
+                             "jc_context_params", error);
     if (result == JC_OK)
         result = jc_environment_read(&environment, error);
     if (result != JC_OK)
@@ -79,10 +105,21 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     if (result == JC_OK)
         result = open_cache(context, &params, &environment, error);
     if (result == JC_OK)
+        result = make_parts(context, error);
+    if (result == JC_OK)
         *out = context;
     else
         jc_context_destroy(&context);
     return result;
+}
+
+static void known_destroy(struct jc_known_toolchain *known)
+{
+    jc_toolchain_finish(&known->toolchain);
+    free(known->worker);
+    free(known->arch_names);
+    free(known->archs);
+    free(known);
 }
 
 void jc_context_destroy(struct jc_context **out)
@@ -97,12 +134,14 @@ void jc_context_destroy(struct jc_context **out)
     }
     jc_driver_finish(&context->driver);
     jc_compiler_destroy(&context->compiler);
+    jc_slots_destroy(&context->slots);
+    jc_leads_destroy(&context->leads);
     jc_includes_destroy(&context->includes);
     jc_cache_destroy(&context->cache);
-    jc_toolchain_finish(&context->toolchain);
-    free(context->worker_found);
-    free(context->arch_names);
-    free(context->archs);
+    for (struct jc_known_toolchain *known = context->toolchains, *next; known; known = next) {
+        next = known->next;
+        known_destroy(known);
+    }
     free(context->nvrtc);
     free(context->worker);
     pthread_mutex_destroy(&context->driver_lock);
@@ -115,60 +154,157 @@ struct jc_cache *jc_context_cache(struct jc_context *context)
     return context->cache;
 }
 
-enum jc_result jc_context_need_compiler(struct jc_context *context, struct jc_error *error)
+// --- toolchain -----------------------------------------------------------------------------------
+
+static bool name_archs(struct jc_known_toolchain *known)
 {
-    // The worker of a parent process is the parent's.
-    if (context->compiler && !jc_compiler_is_ours(context->compiler))
-        jc_compiler_destroy(&context->compiler);
-    if (context->compiler)
-        return JC_OK;
-    const struct jc_compiler_params params = {
-        .worker = context->worker,
-        .nvrtc = context->nvrtc,
-        .nvrtc_origin = context->nvrtc_origin,
-        .timeout_ns = context->compile_timeout_ns,
-        .secure = context->secure,
-        .log = &context->log,
-    };
-    enum jc_result result = jc_compiler_create(&params, &context->compiler, error);
-    if (result == JC_OK) {
-        const struct jc_toolchain *toolchain = jc_compiler_toolchain(context->compiler);
-        jc_log(&context->log, JC_LOG_INFO, "NVRTC %d.%d at %s, headers at %s", toolchain->major,
-               toolchain->minor, toolchain->nvrtc,
-               toolchain->include[0] ? toolchain->include : "none");
+    size_t count = known->toolchain.num_archs;
+    known->arch_names = calloc(count + 1, sizeof(*known->arch_names));
+    known->archs = calloc(count + 1, sizeof(*known->archs));
+    if (!known->arch_names || !known->archs)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        jc_toolchain_exact_arch(known->toolchain.archs[i], known->arch_names[i]);
+        known->archs[i] = known->arch_names[i];
     }
+    return true;
+}
+
+// Makes a toolchain, which is taken over, the one for new keys. The lock is held.
+static enum jc_result know(struct jc_context *context, struct jc_toolchain *toolchain,
+                           const char *worker, const char *how, struct jc_error *error)
+{
+    struct jc_known_toolchain *known = calloc(1, sizeof(*known));
+    if (!known) {
+        jc_toolchain_finish(toolchain);
+        return jc_fail_memory(error);
+    }
+    known->toolchain = *toolchain;
+    known->worker = strdup(worker);
+    if (!known->worker || !name_archs(known)) {
+        known_destroy(known);
+        return jc_fail_memory(error);
+    }
+    known->next = context->toolchains;
+    context->toolchains = known;
+    jc_log(&context->log, JC_LOG_INFO, "NVRTC %d.%d at %s, headers at %s%s", toolchain->major,
+           toolchain->minor, toolchain->nvrtc,
+           toolchain->include[0] ? toolchain->include : "none", how);
+    return JC_OK;
+}
+
+static struct jc_search search_of(const struct jc_context *context)
+{
+    return (struct jc_search){.nvrtc = context->nvrtc, .origin = context->nvrtc_origin,
+                              .secure = context->secure};
+}
+
+// The lock is held. JC_ERROR_NOT_FOUND: nothing that holds.
+static enum jc_result recall(struct jc_context *context, struct jc_error *error)
+{
+    struct jc_search search = search_of(context);
+    struct jc_toolchain toolchain;
+    enum jc_result result = jc_remembered_find(context->cache, &search, &toolchain);
+    if (result != JC_OK)
+        return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(error) : result;
+    char *worker = NULL;
+    jc_child_find(context->worker, &worker, NULL);
+    bool there = worker && access(worker, X_OK) == 0;
+    result = know(context, &toolchain, there ? worker : "", ", as the cache remembers", error);
+    free(worker);
     return result;
 }
 
-// Copies what is handed out, so that it outlives a compiler that a child process replaces.
-static enum jc_result keep_toolchain(struct jc_context *context, struct jc_error *error)
+// What a worker found becomes the one for new keys, and the next process's. The lock is held.
+static enum jc_result learn(struct jc_context *context, struct jc_error *error)
 {
-    if (context->archs)
+    const struct jc_toolchain *found = jc_compiler_toolchain(context->compiler);
+    if (context->toolchains && jc_toolchain_same(&context->toolchains->toolchain, found))
         return JC_OK;
-    struct jc_buffer copy = {0};
-    jc_toolchain_encode(jc_compiler_toolchain(context->compiler), &copy);
-    struct jc_reader reader = {.at = copy.data, .left = copy.size};
-    bool copied = !copy.failed && jc_toolchain_decode(&reader, &context->toolchain) == JC_OK;
-    jc_buffer_finish(&copy);
-    char *worker = strdup(jc_compiler_worker(context->compiler));
-    size_t count = context->toolchain.num_archs;
-    char (*names)[JC_ARCH_SIZE] = calloc(count + 1, sizeof(*names));
-    const char **archs = calloc(count + 1, sizeof(*archs));
-    if (!copied || !worker || !names || !archs) {
-        jc_toolchain_finish(&context->toolchain);
-        free(worker);
-        free(names);
-        free(archs);
+    struct jc_error why;
+    struct jc_search search = search_of(context);
+    struct jc_toolchain copy;
+    if (!jc_toolchain_copy(found, &copy))
         return jc_fail_memory(error);
+    enum jc_result result =
+        know(context, &copy, jc_compiler_worker(context->compiler), "", error);
+    if (result == JC_OK
+        && jc_remembered_keep(context->cache, &search, found, &why) != JC_OK)
+        jc_log(&context->log, JC_LOG_DEBUG, "the toolchain is not remembered: %s", why.text);
+    return result;
+}
+
+// Makes sure that there is a compiler, and that what it found is known. The lock is held.
+static enum jc_result start_compiler(struct jc_context *context, struct jc_error *error)
+{
+    // The workers of a parent process are the parent's.
+    if (context->compiler && !jc_compiler_is_ours(context->compiler))
+        jc_compiler_destroy(&context->compiler);
+    if (!context->compiler) {
+        const struct jc_compiler_params params = {
+            .worker = context->worker,
+            .nvrtc = context->nvrtc,
+            .nvrtc_origin = context->nvrtc_origin,
+            .timeout_ns = context->compile_timeout_ns,
+            .memory_bytes = context->compile_max_bytes,
+            .max_workers = context->max_workers,
+            .secure = context->secure,
+            .slots = context->slots,
+            .log = &context->log,
+        };
+        enum jc_result result = jc_compiler_create(&params, &context->compiler, error);
+        if (result != JC_OK)
+            return result;
     }
-    for (size_t i = 0; i < count; i++) {
-        jc_toolchain_exact_arch(context->toolchain.archs[i], names[i]);
-        archs[i] = names[i];
+    return learn(context, error);
+}
+
+static enum jc_result need_known(struct jc_context *context,
+                                 const struct jc_known_toolchain **known, struct jc_error *error)
+{
+    pthread_mutex_lock(&context->lock);
+    enum jc_result result = JC_OK;
+    if (!context->toolchains) {
+        result = context->search ? JC_ERROR_NOT_FOUND : recall(context, error);
+        if (result == JC_ERROR_NOT_FOUND)
+            result = start_compiler(context, error);
     }
-    context->worker_found = worker;
-    context->arch_names = names;
-    context->archs = archs;
-    return JC_OK;
+    *known = context->toolchains;
+    pthread_mutex_unlock(&context->lock);
+    return result;
+}
+
+enum jc_result jc_context_need_toolchain(struct jc_context *context,
+                                         const struct jc_toolchain **toolchain,
+                                         struct jc_error *error)
+{
+    const struct jc_known_toolchain *known;
+    enum jc_result result = need_known(context, &known, error);
+    *toolchain = result == JC_OK ? &known->toolchain : NULL;
+    return result;
+}
+
+enum jc_result jc_context_need_compiler(struct jc_context *context,
+                                        const struct jc_toolchain *toolchain,
+                                        struct jc_compiler **compiler, bool *outdated,
+                                        struct jc_error *error)
+{
+    *compiler = NULL;
+    pthread_mutex_lock(&context->lock);
+    enum jc_result result = start_compiler(context, error);
+    *outdated = result == JC_OK
+        && !jc_toolchain_same(toolchain, jc_compiler_toolchain(context->compiler));
+    if (*outdated)
+        result = jc_fail(error, JC_ERROR_TOOLCHAIN, "NVRTC or its settings changed: they were those"
+                         " of NVRTC %d.%d at %s, and are those of NVRTC %d.%d at %s; try again",
+                         toolchain->major, toolchain->minor, toolchain->nvrtc,
+                         context->toolchains->toolchain.major,
+                         context->toolchains->toolchain.minor,
+                         context->toolchains->toolchain.nvrtc);
+    if (result == JC_OK)
+        *compiler = context->compiler;
+    pthread_mutex_unlock(&context->lock);
+    return result;
 }
 
 enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolchain_info *info,
@@ -177,12 +313,10 @@ enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolch
     if (!context || !info)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "info" : "context");
     int saved = errno;
-    pthread_mutex_lock(&context->lock);
-    enum jc_result result = jc_context_need_compiler(context, error);
-    if (result == JC_OK)
-        result = keep_toolchain(context, error);
+    const struct jc_known_toolchain *known;
+    enum jc_result result = need_known(context, &known, error);
     if (result == JC_OK) {
-        const struct jc_toolchain *toolchain = &context->toolchain;
+        const struct jc_toolchain *toolchain = &known->toolchain;
         *info = (struct jc_toolchain_info){
             .nvrtc = toolchain->nvrtc,
             .major = toolchain->major,
@@ -191,13 +325,12 @@ enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolch
             .include = toolchain->include,
             .include_major = toolchain->include_major,
             .include_minor = toolchain->include_minor,
-            .archs = context->archs,
+            .archs = known->archs,
             .num_archs = toolchain->num_archs,
             .tried = toolchain->tried,
-            .worker = context->worker_found,
+            .worker = known->worker,
         };
     }
-    pthread_mutex_unlock(&context->lock);
     errno = saved;
     return result;
 }
@@ -210,33 +343,28 @@ enum jc_result jc_context_arch(struct jc_context *context, const struct jc_templ
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL",
                        !context ? "context" : !capability ? "capability" : "arch");
     int saved = errno;
-    pthread_mutex_lock(&context->lock);
-    enum jc_result result = jc_context_need_compiler(context, error);
+    const struct jc_toolchain *toolchain;
+    enum jc_result result = jc_context_need_toolchain(context, &toolchain, error);
     if (result == JC_OK)
-        result = jc_toolchain_arch(jc_compiler_toolchain(context->compiler), tmpl && tmpl->portable,
-                                   capability, arch, error);
-    pthread_mutex_unlock(&context->lock);
+        result = jc_toolchain_arch(toolchain, tmpl && tmpl->portable, capability, arch, error);
     errno = saved;
     return result;
 }
-
-// --- devices -------------------------------------------------------------------------------------
 
 enum jc_result jc_context_archs(struct jc_context *context, const char *capability,
                                 char arch[JC_ARCH_SIZE], char portable_arch[JC_ARCH_SIZE],
                                 struct jc_error *error)
 {
-    pthread_mutex_lock(&context->lock);
-    enum jc_result result = jc_context_need_compiler(context, error);
-    const struct jc_toolchain *toolchain =
-        result == JC_OK ? jc_compiler_toolchain(context->compiler) : NULL;
+    const struct jc_toolchain *toolchain;
+    enum jc_result result = jc_context_need_toolchain(context, &toolchain, error);
     if (result == JC_OK)
         result = jc_toolchain_arch(toolchain, false, capability, arch, error);
     if (result == JC_OK)
         result = jc_toolchain_arch(toolchain, true, capability, portable_arch, error);
-    pthread_mutex_unlock(&context->lock);
     return result;
 }
+
+// --- devices -------------------------------------------------------------------------------------
 
 // `info` may be NULL.
 static enum jc_result need_driver(struct jc_context *context, struct jc_driver_info *info,

@@ -11,6 +11,16 @@
 #include "runtime/compile/include.h"
 #include "runtime/launch/driver.h"
 
+// A toolchain that keys were formed with. It stays as long as its context.
+struct jc_known_toolchain {
+    struct jc_known_toolchain *next; // an older one
+    struct jc_toolchain toolchain;
+    char *worker; // the program that found it, or would run for it; "" where there is none
+    // What jc_context_toolchain hands out.
+    char (*arch_names)[JC_ARCH_SIZE];
+    const char **archs;
+};
+
 struct jc_context {
     struct jc_cache *cache;
     struct jc_log log;
@@ -19,16 +29,19 @@ struct jc_context {
     char *worker; // NULL: to be looked for
     bool secure;
     uint64_t compile_timeout_ns;
+    uint64_t compile_max_bytes;
+    unsigned max_workers; // 0: as the machine allows
+    bool search;          // ask a worker for the toolchain, whatever the cache remembers
 
-    // Guards what follows up to the next lock, and is held while something compiles.
+    // Guards what follows up to the next lock. Held for moments, but for the first time that a
+    // toolchain is needed, and the first that a worker is: then NVRTC is looked for under it.
     pthread_mutex_t lock;
-    struct jc_compiler *compiler; // NULL until it is needed
+    struct jc_known_toolchain *toolchains; // the first is the one for new keys; NULL until needed
+    struct jc_compiler *compiler; // NULL until something is to be compiled
+    struct jc_slots *slots;       // of the compiler
     struct jc_includes *includes;
-    // What jc_context_toolchain handed out, of the first compiler; stays as long as the context.
-    struct jc_toolchain toolchain;
-    char *worker_found;
-    char (*arch_names)[JC_ARCH_SIZE]; // NULL until then
-    const char **archs;
+
+    struct jc_leads *leads; // what this process is compiling; has a lock of its own
 
     // Guards the driver until it is open, after which it does not change, and the list of devices.
     // Held for no longer than opening the driver takes. Neither of the two locks, nor a device's,
@@ -38,8 +51,21 @@ struct jc_context {
     struct jc_device *devices;
 };
 
-// Makes sure that there is a compiler; the lock is held. The errors of jc_context_toolchain.
-enum jc_result jc_context_need_compiler(struct jc_context *context, struct jc_error *error);
+// The toolchain for new keys: the one in use, else the one that the cache remembers and whose files
+// are the same, else the one that a worker finds. Lives as long as the context. Takes the lock. The
+// errors of jc_context_toolchain.
+enum jc_result jc_context_need_toolchain(struct jc_context *context,
+                                         const struct jc_toolchain **toolchain,
+                                         struct jc_error *error);
+
+// A compiler that compiles with that very toolchain; lives as long as the context. Takes the lock.
+// JC_ERROR_TOOLCHAIN, and `*outdated`: NVRTC is another than the cache remembered, and the next
+// jc_context_need_toolchain gives the right one. JC_ERROR_WORKER: there is no worker, or it is of
+// another version.
+enum jc_result jc_context_need_compiler(struct jc_context *context,
+                                        const struct jc_toolchain *toolchain,
+                                        struct jc_compiler **compiler, bool *outdated,
+                                        struct jc_error *error);
 
 // The architectures of a capability, as jc_context_arch chooses them: without a template, and for
 // one that says `arch: portable`. Takes the lock.

@@ -1,5 +1,6 @@
 #include "environment.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -41,24 +42,67 @@ static int unit_shift(const char *unit)
     return found ? 10 * (int) (found - units + 1) : -1;
 }
 
+// Reads digits, of which there has to be one, and goes on behind them. False: none, or too many.
+static bool read_digits(const char **at, uint64_t *number)
+{
+    bool fits = **at >= '0' && **at <= '9';
+    *number = 0;
+    for (; **at >= '0' && **at <= '9'; (*at)++)
+        fits = fits && !__builtin_mul_overflow(*number, 10, number)
+            && !__builtin_add_overflow(*number, (uint64_t) (**at - '0'), number);
+    return fits;
+}
+
 static enum jc_result read_bytes(const char *name, uint64_t *bytes, struct jc_error *error)
 {
-    const char *value = value_of(name);
+    const char *value = value_of(name), *at = value;
     *bytes = 0;
     if (!value)
         return JC_OK;
-    uint64_t number = 0;
-    bool fits = value[0] >= '0' && value[0] <= '9';
-    const char *at = value;
-    for (; *at >= '0' && *at <= '9'; at++)
-        fits = fits && !__builtin_mul_overflow(number, 10, &number)
-            && !__builtin_add_overflow(number, (uint64_t) (*at - '0'), &number);
+    uint64_t number;
+    bool fits = read_digits(&at, &number);
     int shift = unit_shift(at);
     if (!fits || number == 0 || shift < 0 || number > UINT64_MAX >> shift)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s is '%s'; it takes a number of bytes,"
                        " such as 4294967296 or 4G, with K, M, G or T", name, value);
     *bytes = number << shift;
     return JC_OK;
+}
+
+static enum jc_result read_jobs(struct jc_environment *environment, struct jc_error *error)
+{
+    const char *value = value_of("JITCACHE_JOBS"), *at = value;
+    if (!value)
+        return JC_OK;
+    uint64_t number;
+    if (!read_digits(&at, &number) || *at || number == 0 || number > UINT_MAX)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_JOBS is '%s'; it takes how many"
+                       " compile workers there may be, 1 or more", value);
+    environment->jobs = (unsigned) number;
+    return JC_OK;
+}
+
+// Seconds with a fraction, by a point whatever the locale says.
+static bool read_seconds(const char *at, uint64_t *ns)
+{
+    uint64_t seconds, unit = 1000000000;
+    if (!read_digits(&at, &seconds) || seconds > UINT64_MAX / unit - 1)
+        return false;
+    *ns = seconds * unit;
+    if (*at == '.') {
+        for (at++; *at >= '0' && *at <= '9'; at++)
+            *ns += (unit /= 10) * (uint64_t) (*at - '0');
+    }
+    return !*at && *ns > 0;
+}
+
+static enum jc_result read_timeout(struct jc_environment *environment, struct jc_error *error)
+{
+    const char *value = value_of("JITCACHE_COMPILE_TIMEOUT");
+    if (!value || read_seconds(value, &environment->compile_timeout_ns))
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_COMPILE_TIMEOUT is '%s'; it takes"
+                   " the seconds that one compile may take, such as 300 or 0.5", value);
 }
 
 static enum jc_result read_log(struct jc_environment *environment, struct jc_error *error)
@@ -97,6 +141,12 @@ enum jc_result jc_environment_read(struct jc_environment *environment, struct jc
         result = read_trust(environment, error);
     if (result == JC_OK)
         result = read_bytes("JITCACHE_MAX_BYTES", &environment->max_bytes, error);
+    if (result == JC_OK)
+        result = read_jobs(environment, error);
+    if (result == JC_OK)
+        result = read_bytes("JITCACHE_COMPILE_BYTES", &environment->compile_bytes, error);
+    if (result == JC_OK)
+        result = read_timeout(environment, error);
     if (result == JC_OK)
         result = read_log(environment, error);
     return result;

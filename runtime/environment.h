@@ -16,7 +16,10 @@ struct jc_environment {
     bool disable;       // JITCACHE_DISABLE
     bool read_only;     // JITCACHE_READONLY
     bool trust_group;   // JITCACHE_TRUST
-    uint64_t max_bytes; // JITCACHE_MAX_BYTES; 0: not set
+    uint64_t max_bytes; // JITCACHE_MAX_BYTES; 0: not set, as for the next three
+    unsigned jobs;      // JITCACHE_JOBS
+    uint64_t compile_bytes;      // JITCACHE_COMPILE_BYTES
+    uint64_t compile_timeout_ns; // JITCACHE_COMPILE_TIMEOUT
     bool has_log;       // JITCACHE_LOG is set
     enum jc_log_level log;
     bool secure; // the program runs set-user-ID or set-group-ID: nothing was read

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cache/clock.h"
+#include "cache/folder.h"
 #include "cache/report.h"
 #include "runtime/compile/diagnosis.h"
 #include "runtime/compile/resources.h"
@@ -32,16 +33,22 @@ size_t jc_outcome_value(const struct jc_record *record, const char *name, const 
     return 0;
 }
 
+void jc_outcome_label(struct jc_record *record, const struct jc_source *source, const char *arch)
+{
+    record->group = 0;
+    for (size_t i = 0; i < sizeof(record->group); i++)
+        record->group = record->group << 8 | source->template_key.bytes[i];
+    size_t size = strlen(arch);
+    memcpy(record->label, arch, size < sizeof(record->label) ? size : sizeof(record->label));
+}
+
 // What a variant and a failed compile have in common.
 static struct jc_record record_of(const struct jc_source *source, const struct jc_unit *unit,
                                   enum jc_record_kind kind)
 {
     struct jc_record record = {
         .kind = kind, .text = unit->text, .text_size = unit->text_size};
-    for (size_t i = 0; i < sizeof(record.group); i++)
-        record.group = record.group << 8 | source->template_key.bytes[i];
-    size_t size = strlen(unit->arch);
-    memcpy(record.label, unit->arch, size < sizeof(record.label) ? size : sizeof(record.label));
+    jc_outcome_label(&record, source, unit->arch);
     return record;
 }
 
@@ -66,7 +73,8 @@ enum jc_result jc_outcome_keep(const struct jc_source *source, const struct jc_u
     return result;
 }
 
-static void keep_failure(const struct jc_source *source, const struct jc_unit *unit,
+// Whether it was kept, by this or an earlier one.
+static bool keep_failure(const struct jc_source *source, const struct jc_unit *unit,
                          const struct jc_job_answer *answer, const char *reason)
 {
     struct jc_buffer metadata = {0};
@@ -82,9 +90,10 @@ static void keep_failure(const struct jc_source *source, const struct jc_unit *u
     record.payload_size = strlen(reason);
     record.cost_ns = answer->elapsed_ns;
     record.expires_ms = jc_now_unix_ms() + FAILURE_LIFETIME_MS;
-    if (!metadata.failed)
-        jc_cache_insert(source->context->cache, &record, NULL);
+    bool kept =
+        !metadata.failed && jc_cache_insert(source->context->cache, &record, NULL) == JC_OK;
     jc_buffer_finish(&metadata);
+    return kept;
 }
 
 // --- words ---------------------------------------------------------------------------------------
@@ -95,7 +104,7 @@ static char *failure_reason(const struct jc_source *source, const struct jc_job_
 {
     struct jc_buffer out = {0};
     if (answer->result == JC_ERROR_COMPILE)
-        jc_diagnosis_print(source->tmpl, jc_compiler_toolchain(source->context->compiler),
+        jc_diagnosis_print(source->tmpl, source->toolchain,
                            answer->log ? answer->log : "", &out);
     // A log says more than the text, but not of a compile that went well and made no kernel.
     bool compiled = answer->lowered_name && answer->lowered_name[0];
@@ -113,15 +122,56 @@ static void print_failure(const struct jc_source *source, const struct jc_unit *
                     reason ? reason : "out of memory\n");
 }
 
+// In single quotes, where a shell would make something else of it.
+static void print_quoted(struct jc_buffer *out, const char *word)
+{
+    bool plain = word[0] != '\0';
+    for (const char *at = word; *at; at++)
+        plain = plain && (isalnum((unsigned char) *at) || strchr("/._-+,:@%=", *at));
+    if (plain) {
+        jc_buffer_string(out, word);
+        return;
+    }
+    jc_buffer_string(out, "'");
+    for (const char *at = word; *at; at++) {
+        if (*at == '\'')
+            jc_buffer_string(out, "'\\''");
+        else
+            jc_buffer_append(out, at, 1);
+    }
+    jc_buffer_string(out, "'");
+}
+
+// What brings a compiler down is worth a look by itself. The cache has all that this takes: the
+// template, and in the failure's record the architecture.
+static void print_remedy(const struct jc_source *source, const struct jc_key *key,
+                         struct jc_buffer *text)
+{
+    struct jc_cache_info info;
+    char string[JC_KEY_STRING_SIZE];
+    jc_cache_info(source->context->cache, &info);
+    jc_key_format(key, string);
+    jc_buffer_print(text, "try it alone: jitcache prewarm --from-cache --retry --key %.16s",
+                    string);
+    if (info.dir && !jc_folder_is_default(info.dir)) {
+        jc_buffer_string(text, " --dir ");
+        print_quoted(text, info.dir);
+    }
+    jc_buffer_string(text, "\n");
+}
+
 void jc_outcome_fail(const struct jc_source *source, const struct jc_unit *unit,
                      const struct jc_compiler_answer *answer, struct jc_buffer *text)
 {
     char *reason = failure_reason(source, &answer->job);
-    if (reason && answer->lasting && source->template_stored)
-        keep_failure(source, unit, &answer->job, reason);
+    bool named = atomic_load_explicit(&source->template_stored, memory_order_acquire);
+    bool kept = reason && answer->lasting && named
+                && keep_failure(source, unit, &answer->job, reason);
     print_failure(source, unit,
                   answer->job.result == JC_ERROR_COMPILE ? " does not compile:\n" : ": ", reason,
                   text);
+    if (kept && answer->job.result == JC_ERROR_WORKER)
+        print_remedy(source, &unit->key, text);
     free(reason);
 }
 
@@ -163,5 +213,8 @@ enum jc_result jc_outcome_recall(const struct jc_source *source, const struct jc
     print_failure(source, unit, how, half.failed || whole.failed ? NULL : whole.data, text);
     jc_buffer_finish(&half);
     jc_buffer_finish(&whole);
-    return jc_outcome_value(record, "result", &ended) ? JC_ERROR_WORKER : JC_ERROR_COMPILE;
+    if (!jc_outcome_value(record, "result", &ended))
+        return JC_ERROR_COMPILE;
+    print_remedy(source, &unit->key, text);
+    return JC_ERROR_WORKER;
 }

@@ -1,12 +1,11 @@
 #include "source.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/report.h"
+#include "errand.h"
 #include "outcome.h"
 #include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
@@ -15,36 +14,48 @@
 
 // --- reading -------------------------------------------------------------------------------------
 
-enum jc_result jc_source_read(struct jc_source *source, struct jc_context *context,
-                              const struct jc_template *tmpl, struct jc_error *error)
+void jc_source_adopt(struct jc_source *source, struct jc_context *context,
+                     const struct jc_template *tmpl, const struct jc_toolchain *toolchain,
+                     struct jc_closure *closure)
 {
-    const struct jc_toolchain *toolchain = jc_compiler_toolchain(context->compiler);
     *source = (struct jc_source){
-        .context = context, .tmpl = tmpl, .toolchain = toolchain->identity};
-    enum jc_result result =
-        jc_includes_follow(context->includes, tmpl, toolchain, &source->closure, error);
-    if (result != JC_OK)
-        *source = (struct jc_source){0};
-    return result;
+        .context = context, .tmpl = tmpl, .toolchain = toolchain, .closure = *closure};
+    *closure = (struct jc_closure){0};
+    pthread_mutex_init(&source->lock, NULL);
 }
 
 enum jc_result jc_source_init(struct jc_source *source, struct jc_context *context,
                               const struct jc_template *tmpl, struct jc_error *error)
 {
+    const struct jc_toolchain *toolchain;
+    struct jc_closure closure;
     *source = (struct jc_source){0};
+    enum jc_result result = jc_context_need_toolchain(context, &toolchain, error);
+    if (result != JC_OK)
+        return result;
     pthread_mutex_lock(&context->lock);
-    enum jc_result result = jc_context_need_compiler(context, error);
-    if (result == JC_OK)
-        result = jc_source_read(source, context, tmpl, error);
+    result = jc_includes_follow(context->includes, tmpl, toolchain, &closure, error);
     pthread_mutex_unlock(&context->lock);
+    if (result == JC_OK)
+        jc_source_adopt(source, context, tmpl, toolchain, &closure);
     return result;
 }
 
 void jc_source_finish(struct jc_source *source)
 {
+    if (!source->context)
+        return;
     jc_closure_finish(&source->closure);
     free(source->warnings);
+    pthread_mutex_destroy(&source->lock);
     *source = (struct jc_source){0};
+}
+
+bool jc_source_is_outdated(const struct jc_source *source)
+{
+    const struct jc_toolchain *now;
+    return source->context && jc_context_need_toolchain(source->context, &now, NULL) == JC_OK
+           && !jc_toolchain_same(now, source->toolchain);
 }
 
 // --- the template's record -----------------------------------------------------------------------
@@ -87,6 +98,16 @@ static void encode_files(const struct jc_closure *closure, struct jc_buffer *pay
     }
 }
 
+// Two threads may store it at once.
+static void note_template(struct jc_source *source, struct jc_key key)
+{
+    pthread_mutex_lock(&source->lock);
+    if (!atomic_load_explicit(&source->template_stored, memory_order_relaxed))
+        source->template_key = key;
+    atomic_store_explicit(&source->template_stored, true, memory_order_release);
+    pthread_mutex_unlock(&source->lock);
+}
+
 static enum jc_result store_template(struct jc_source *source, struct jc_error *error)
 {
     struct jc_buffer text = {0}, metadata = {0}, payload = {0};
@@ -105,10 +126,10 @@ static enum jc_result store_template(struct jc_source *source, struct jc_error *
             .payload = payload.data,
             .payload_size = payload.size,
         };
-        source->template_key = jc_key_of(text.data, text.size);
         result = jc_cache_insert(source->context->cache, &record, error);
+        if (result == JC_OK)
+            note_template(source, jc_key_of(text.data, text.size));
     }
-    source->template_stored = result == JC_OK;
     jc_buffer_finish(&text);
     jc_buffer_finish(&metadata);
     jc_buffer_finish(&payload);
@@ -128,50 +149,30 @@ enum jc_result jc_source_check_cache(const struct jc_source *source, struct jc_e
 
 enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error *error)
 {
-    if (source->template_stored)
+    if (atomic_load_explicit(&source->template_stored, memory_order_acquire))
         return JC_OK;
     enum jc_result result = jc_source_check_cache(source, error);
     return result == JC_OK ? store_template(source, error) : result;
 }
 
-// --- compiling -----------------------------------------------------------------------------------
-
-enum jc_result jc_source_submit(struct jc_source *source, struct jc_unit *unit, void *user,
-                                struct jc_error *error)
-{
-    enum jc_result result = jc_unit_write(unit, error);
-    if (result != JC_OK)
-        return result;
-    return jc_compiler_submit(source->context->compiler, &unit->job, user, error);
-}
-
-enum jc_result jc_source_wait(struct jc_source *source, struct jc_compiler_answer *answer,
-                              struct jc_error *error)
-{
-    struct jc_compiler *compiler = source->context->compiler;
-    while (jc_compiler_take(compiler, answer) != JC_OK) {
-        struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
-        if (poll(&poll_fd, 1, -1) < 0 && errno != EINTR)
-            return jc_fail(error, JC_ERROR_IO, "cannot wait for the compile worker: %s",
-                           strerror(errno));
-    }
-    return JC_OK;
-}
+// --- warnings ------------------------------------------------------------------------------------
 
 // Whether the source has logged the text before. Out of memory it is logged once more.
 static bool is_known_warning(struct jc_source *source, const struct jc_buffer *text)
 {
     struct jc_key key = jc_key_of(text->data, text->size);
-    for (size_t i = 0; i < source->num_warnings; i++)
-        if (memcmp(&source->warnings[i], &key, sizeof(key)) == 0)
-            return true;
+    bool known = false;
+    pthread_mutex_lock(&source->lock);
+    for (size_t i = 0; i < source->num_warnings && !known; i++)
+        known = memcmp(&source->warnings[i], &key, sizeof(key)) == 0;
     struct jc_key *grown =
-        realloc(source->warnings, (source->num_warnings + 1) * sizeof(*grown));
+        known ? NULL : realloc(source->warnings, (source->num_warnings + 1) * sizeof(*grown));
     if (grown) {
         source->warnings = grown;
         grown[source->num_warnings++] = key;
     }
-    return false;
+    pthread_mutex_unlock(&source->lock);
+    return known;
 }
 
 void jc_source_warn(struct jc_source *source, const struct jc_job_answer *answer)
@@ -185,35 +186,7 @@ void jc_source_warn(struct jc_source *source, const struct jc_job_answer *answer
     jc_buffer_finish(&warnings);
 }
 
-// --- one variant ---------------------------------------------------------------------------------
-
-// One call of jc_source_obtain.
-struct errand {
-    struct jc_source *source;
-    struct jc_unit unit;
-    struct jc_obtained *obtained;
-    struct jc_error *error;
-};
-
-// Fails with lines, of which an error text has no last newline.
-static enum jc_result fail_with(struct jc_error *error, enum jc_result result,
-                                struct jc_buffer *text)
-{
-    while (text->size > 0 && text->data[text->size - 1] == '\n')
-        text->data[--text->size] = '\0';
-    result = text->failed ? jc_fail_memory(error) : jc_fail(error, result, "%s", text->data);
-    jc_buffer_finish(text);
-    return result;
-}
-
-static enum jc_result check_toolchain(const struct jc_source *source, struct jc_error *error)
-{
-    const struct jc_toolchain *now = jc_compiler_toolchain(source->context->compiler);
-    if (memcmp(&now->identity, &source->toolchain, sizeof(now->identity)) == 0)
-        return JC_OK;
-    return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s: NVRTC or its settings changed since the"
-                   " template's headers were read; make the kernel again", source->tmpl->name);
-}
+// --- finding -------------------------------------------------------------------------------------
 
 // Takes what is needed out of the record that was found. JC_ERROR_NOT_FOUND: it is not there.
 static enum jc_result take_code(struct jc_obtained *obtained)
@@ -234,31 +207,80 @@ static enum jc_result take_code(struct jc_obtained *obtained)
     return JC_OK;
 }
 
-// JC_ERROR_NOT_FOUND: the cache has no such variant, or one that nothing can be taken from.
-static enum jc_result take_record(struct errand *errand)
+static void describe(struct jc_obtained *obtained, const struct jc_unit *unit)
 {
-    const struct jc_unit *unit = &errand->unit;
-    struct jc_obtained *obtained = errand->obtained;
-    enum jc_result result = jc_cache_find(errand->source->context->cache, JC_RECORD_VARIANT,
-                                          unit->text, unit->text_size, &obtained->record);
-    if (result == JC_OK)
-        result = take_code(obtained);
-    return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(errand->error) : result;
+    *obtained = (struct jc_obtained){.key = unit->key, .nvrtc_major = unit->toolchain->major,
+                                     .nvrtc_minor = unit->toolchain->minor};
 }
 
-// Fails as the variant failed a short time ago, if it did.
-static enum jc_result take_failure(struct errand *errand)
+enum jc_result jc_source_find(struct jc_source *source, const struct jc_unit *unit,
+                              struct jc_obtained *obtained)
 {
-    const struct jc_unit *unit = &errand->unit;
-    struct jc_record record;
-    if (jc_cache_find(errand->source->context->cache, JC_RECORD_FAILURE, unit->text,
-                      unit->text_size, &record) != JC_OK)
-        return JC_OK;
-    struct jc_buffer text = {0};
-    enum jc_result result = jc_outcome_recall(errand->source, unit, &record,
-                                              "`jitcache prewarm --retry`", &text);
-    jc_record_finish(&record);
-    return fail_with(errand->error, result, &text);
+    describe(obtained, unit);
+    enum jc_result result = jc_cache_find(source->context->cache, JC_RECORD_VARIANT, unit->text,
+                                          unit->text_size, &obtained->record);
+    if (result == JC_OK)
+        result = take_code(obtained);
+    if (result != JC_OK)
+        jc_obtained_finish(obtained);
+    return result;
+}
+
+void jc_obtained_finish(struct jc_obtained *obtained)
+{
+    jc_record_finish(&obtained->record);
+    jc_job_answer_finish(&obtained->answer);
+    free(obtained->symbol_copy);
+    *obtained = (struct jc_obtained){0};
+}
+
+// Makes the keys of the variants. Those that have none are left to jc_source_obtain.
+static size_t make_keys(struct jc_source *source, const struct jc_specialization *const *of,
+                        size_t count, const char *arch, struct jc_unit *units, size_t *index)
+{
+    size_t num_units = 0;
+    for (size_t i = 0; i < count; i++)
+        if (of[i] && jc_unit_init(&units[num_units], of[i], source->toolchain, &source->closure,
+                                  arch, NULL) == JC_OK)
+            index[num_units++] = i;
+    return num_units;
+}
+
+void jc_source_find_several(struct jc_source *source, const struct jc_specialization *const *of,
+                            size_t count, const char *arch, struct jc_obtained *obtained)
+{
+    struct jc_unit units[JC_MAX_LOOKUPS];
+    struct jc_lookup lookups[JC_MAX_LOOKUPS];
+    size_t index[JC_MAX_LOOKUPS];
+    assert(count <= JC_MAX_LOOKUPS);
+    memset(obtained, 0, count * sizeof(*obtained));
+    size_t num_units = make_keys(source, of, count, arch, units, index);
+    for (size_t i = 0; i < num_units; i++)
+        lookups[i] = (struct jc_lookup){
+            .text = units[i].text, .text_size = units[i].text_size, .key = units[i].key};
+    jc_cache_find_several(source->context->cache, JC_RECORD_VARIANT, lookups, num_units);
+    for (size_t i = 0; i < num_units; i++) {
+        struct jc_obtained *found = &obtained[index[i]];
+        if (lookups[i].found) {
+            describe(found, &units[i]);
+            found->record = lookups[i].record;
+            take_code(found);
+        }
+        jc_unit_finish(&units[i]);
+    }
+}
+
+// --- one variant ---------------------------------------------------------------------------------
+
+// Fails with lines, of which an error text has no last newline.
+static enum jc_result fail_with(struct jc_error *error, enum jc_result result,
+                                struct jc_buffer *text)
+{
+    while (text->size > 0 && text->data[text->size - 1] == '\n')
+        text->data[--text->size] = '\0';
+    result = text->failed ? jc_fail_memory(error) : jc_fail(error, result, "%s", text->data);
+    jc_buffer_finish(text);
+    return result;
 }
 
 // Whoever cannot keep what is compiled goes on, and says so once. That there is no cache at all is
@@ -266,9 +288,12 @@ static enum jc_result take_failure(struct errand *errand)
 static void log_refusal(struct jc_source *source, const struct jc_error *error)
 {
     struct jc_cache_info info;
-    if (source->refusal_logged)
-        return;
+    pthread_mutex_lock(&source->lock);
+    bool logged = source->refusal_logged;
     source->refusal_logged = true;
+    pthread_mutex_unlock(&source->lock);
+    if (logged)
+        return;
     jc_cache_info(source->context->cache, &info);
     jc_log(&source->context->log,
            info.state == JC_CACHE_DISABLED ? JC_LOG_INFO : JC_LOG_WARNING,
@@ -284,143 +309,109 @@ static void keep_variant(struct jc_source *source, const struct jc_unit *unit,
         log_refusal(source, &error);
 }
 
-static enum jc_result take_answer(struct errand *errand, struct jc_compiler_answer *answer)
+// What a compiler answered, to this call or to one that it followed.
+static enum jc_result take_answer(struct jc_errand *errand, struct jc_compiler_answer *answer,
+                                  struct jc_obtained *obtained, struct jc_error *error)
 {
-    struct jc_obtained *obtained = errand->obtained;
     if (answer->job.result != JC_OK) {
-        // Without the template's record the failure is not kept either, which matters little.
         struct jc_buffer text = {0};
+        enum jc_result result = answer->job.result;
+        // Without the template's record the failure is not kept either, which matters little.
         jc_source_keep_template(errand->source, NULL);
         jc_outcome_fail(errand->source, &errand->unit, answer, &text);
-        return fail_with(errand->error, answer->job.result, &text);
+        jc_errand_end(errand, answer);
+        jc_job_answer_finish(&answer->job);
+        return fail_with(error, result, &text);
     }
-    jc_source_warn(errand->source, &answer->job);
-    keep_variant(errand->source, &errand->unit, &answer->job);
+    describe(obtained, &errand->unit);
     obtained->answer = answer->job;
-    answer->job = (struct jc_job_answer){0};
-    obtained->compiled = true;
     obtained->cubin = obtained->answer.cubin;
     obtained->cubin_size = obtained->answer.cubin_size;
     obtained->symbol = obtained->answer.lowered_name;
     return JC_OK;
 }
 
-static enum jc_result compile(struct errand *errand)
+static enum jc_result compile(struct jc_errand *errand, enum jc_priority priority,
+                              struct jc_obtained *obtained, struct jc_error *error)
 {
     struct jc_source *source = errand->source;
+    struct jc_compiler *compiler;
     struct jc_compiler_answer answer = {0};
-    enum jc_result result =
-        jc_source_submit(source, &errand->unit, &errand->unit, errand->error);
+    bool outdated = false;
+    enum jc_result result = jc_context_need_compiler(source->context, source->toolchain, &compiler,
+                                                     &outdated, error);
+    if (outdated)
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s: NVRTC or its settings changed since the"
+                       " template's headers were read; make the kernel again", source->tmpl->name);
     if (result != JC_OK)
         return result;
-    // An answer of somebody's who no longer waits is not ours.
-    do {
-        jc_job_answer_finish(&answer.job);
-        result = jc_source_wait(source, &answer, errand->error);
-    } while (result == JC_OK && answer.user != &errand->unit);
-    if (result != JC_OK) {
-        // What nobody waits for any more goes with its compiler; the next call starts another.
-        jc_compiler_destroy(&source->context->compiler);
+    struct jc_mailbox mailbox;
+    jc_mailbox_init(&mailbox, compiler);
+    result = jc_errand_submit(errand, compiler, &mailbox, priority, NULL, error);
+    if (result == JC_OK)
+        result = jc_mailbox_take(&mailbox, UINT64_MAX, &answer);
+    jc_mailbox_finish(&mailbox);
+    if (result != JC_OK)
         return result;
+    if (answer.job.result == JC_OK) {
+        jc_source_warn(source, &answer.job);
+        keep_variant(source, &errand->unit, &answer.job);
+        jc_errand_end(errand, &answer);
     }
-    result = take_answer(errand, &answer);
-    jc_job_answer_finish(&answer.job);
+    result = take_answer(errand, &answer, obtained, error);
+    obtained->compiled = result == JC_OK;
     return result;
 }
 
-// The context's lock is held.
-static enum jc_result obtain(struct errand *errand, const struct jc_specialization *specialization,
-                             const char *arch)
+// JC_ERROR_NOT_FOUND: there is nothing but to compile.
+static enum jc_result look(struct jc_errand *errand, struct jc_obtained *obtained,
+                           struct jc_error *error)
 {
-    struct jc_source *source = errand->source;
-    enum jc_result result = jc_context_need_compiler(source->context, errand->error);
-    if (result == JC_OK)
-        result = check_toolchain(source, errand->error);
-    if (result != JC_OK)
-        return result;
-    const struct jc_toolchain *toolchain = jc_compiler_toolchain(source->context->compiler);
-    errand->obtained->nvrtc_major = toolchain->major;
-    errand->obtained->nvrtc_minor = toolchain->minor;
-    result = jc_unit_init(&errand->unit, specialization, toolchain, &source->closure, arch,
-                          errand->error);
-    if (result != JC_OK)
-        return result;
-    errand->obtained->key = errand->unit.key;
-    result = take_record(errand);
-    if (result != JC_ERROR_NOT_FOUND)
-        return result;
-    jc_record_finish(&errand->obtained->record);
-    result = take_failure(errand);
-    return result == JC_OK ? compile(errand) : result;
+    struct jc_buffer text = {0};
+    enum jc_result result =
+        jc_errand_look(errand, false, "`jitcache prewarm --retry`", obtained, &text);
+    if (result == JC_ERROR_COMPILE || result == JC_ERROR_WORKER)
+        return fail_with(error, result, &text);
+    return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(error) : result;
+}
+
+// Gets what others find or compile. JC_ERROR_NOT_FOUND: there is nothing but to compile, with the
+// lead if it can be had.
+static enum jc_result get(struct jc_errand *errand, struct jc_obtained *obtained,
+                          struct jc_error *error)
+{
+    for (;;) {
+        struct jc_compiler_answer answer;
+        enum jc_result result = look(errand, obtained, error);
+        if (result != JC_ERROR_NOT_FOUND)
+            return result;
+        result = jc_errand_take_lead(errand);
+        if (result == JC_OK)
+            return look(errand, obtained, error);
+        if (result != JC_ERROR_TIMEOUT)
+            return JC_ERROR_NOT_FOUND;
+        result = jc_errand_await(errand, &answer);
+        if (result == JC_OK)
+            return take_answer(errand, &answer, obtained, error);
+        if (result != JC_ERROR_NOT_FOUND)
+            return JC_ERROR_NOT_FOUND;
+    }
 }
 
 enum jc_result jc_source_obtain(struct jc_source *source,
                                 const struct jc_specialization *specialization, const char *arch,
-                                struct jc_obtained *obtained, struct jc_error *error)
+                                enum jc_priority priority, struct jc_obtained *obtained,
+                                struct jc_error *error)
 {
+    struct jc_errand errand;
     *obtained = (struct jc_obtained){0};
-    struct errand errand = {.source = source, .obtained = obtained, .error = error};
-    pthread_mutex_lock(&source->context->lock);
-    enum jc_result result = obtain(&errand, specialization, arch);
-    pthread_mutex_unlock(&source->context->lock);
-    jc_unit_finish(&errand.unit);
+    enum jc_result result = jc_errand_init(&errand, source, specialization, arch, error);
+    if (result == JC_OK)
+        result = get(&errand, obtained, error);
+    if (result == JC_ERROR_NOT_FOUND)
+        result = compile(&errand, priority, obtained, error);
+    jc_errand_finish(&errand);
     if (result != JC_OK)
         jc_obtained_finish(obtained);
     return result;
-}
-
-void jc_obtained_finish(struct jc_obtained *obtained)
-{
-    jc_record_finish(&obtained->record);
-    jc_job_answer_finish(&obtained->answer);
-    free(obtained->symbol_copy);
-    *obtained = (struct jc_obtained){0};
-}
-
-// --- several variants ----------------------------------------------------------------------------
-
-// Makes the keys of the variants. Those that have none are left to jc_source_obtain, as are all if
-// the toolchain is another by now.
-static size_t make_keys(struct jc_source *source, const struct jc_specialization *const *of,
-                        size_t count, const char *arch, struct jc_unit *units, size_t *index)
-{
-    size_t num_units = 0;
-    if (jc_context_need_compiler(source->context, NULL) != JC_OK ||
-        check_toolchain(source, NULL) != JC_OK)
-        return 0;
-    const struct jc_toolchain *toolchain = jc_compiler_toolchain(source->context->compiler);
-    for (size_t i = 0; i < count; i++) {
-        if (!of[i] || jc_unit_init(&units[num_units], of[i], toolchain, &source->closure, arch,
-                                   NULL) != JC_OK)
-            continue;
-        index[num_units++] = i;
-    }
-    return num_units;
-}
-
-void jc_source_find_several(struct jc_source *source, const struct jc_specialization *const *of,
-                            size_t count, const char *arch, struct jc_obtained *obtained)
-{
-    struct jc_unit units[JC_MAX_LOOKUPS];
-    struct jc_lookup lookups[JC_MAX_LOOKUPS];
-    size_t index[JC_MAX_LOOKUPS];
-    assert(count <= JC_MAX_LOOKUPS);
-    memset(obtained, 0, count * sizeof(*obtained));
-    pthread_mutex_lock(&source->context->lock);
-    size_t num_units = make_keys(source, of, count, arch, units, index);
-    for (size_t i = 0; i < num_units; i++)
-        lookups[i] = (struct jc_lookup){
-            .text = units[i].text, .text_size = units[i].text_size, .key = units[i].key};
-    jc_cache_find_several(source->context->cache, JC_RECORD_VARIANT, lookups, num_units);
-    for (size_t i = 0; i < num_units; i++) {
-        struct jc_obtained *found = &obtained[index[i]];
-        if (lookups[i].found) {
-            *found = (struct jc_obtained){.key = units[i].key, .record = lookups[i].record,
-                                          .nvrtc_major = units[i].toolchain->major,
-                                          .nvrtc_minor = units[i].toolchain->minor};
-            take_code(found);
-        }
-        jc_unit_finish(&units[i]);
-    }
-    pthread_mutex_unlock(&source->context->lock);
 }

@@ -4,17 +4,24 @@
 #ifndef JC_SOURCE_H
 #define JC_SOURCE_H
 
+#include <stdatomic.h>
+
 #include "cache/lookup.h"
 #include "context.h"
 #include "runtime/compile/unit.h"
 
+// Threads: safe, but for making and finishing it. It stays where it was made.
 struct jc_source {
     struct jc_context *context;
     const struct jc_template *tmpl; // must outlive the source
+    // The context's, that the closure was made with: keys are formed with no other.
+    const struct jc_toolchain *toolchain;
     struct jc_closure closure;
-    struct jc_key toolchain; // what the closure was made with: its headers are another's
-    struct jc_key template_key; // of the template's record, once that is stored
-    bool template_stored;
+
+    // Set, with release order, after `template_key`, which does not change then.
+    atomic_bool template_stored;
+    pthread_mutex_t lock; // held for moments; guards what follows
+    struct jc_key template_key; // of the template's record
     bool refusal_logged; // that the cache does not take what is compiled
     struct jc_key *warnings; // those logged, by their text
     size_t num_warnings;
@@ -25,12 +32,25 @@ struct jc_source {
 // empty. The context's lock is taken.
 enum jc_result jc_source_init(struct jc_source *source, struct jc_context *context,
                               const struct jc_template *tmpl, struct jc_error *error);
+
+// The same for one whose headers were read by the caller, with a toolchain of the context's. Takes
+// the closure over, and leaves an empty one.
+void jc_source_adopt(struct jc_source *source, struct jc_context *context,
+                     const struct jc_template *tmpl, const struct jc_toolchain *toolchain,
+                     struct jc_closure *closure);
+
+// Accepts one that is all zero.
 void jc_source_finish(struct jc_source *source);
+
+// Whether the context forms new keys with another toolchain by now. What is in the cache can still
+// be found, but nothing compiled: jc_source_obtain and jc_prewarm_run answer JC_ERROR_TOOLCHAIN.
+// Whoever can reads the source again then, once. The context's lock is taken.
+bool jc_source_is_outdated(const struct jc_source *source);
 
 // A variant's machine code, from wherever it came.
 struct jc_obtained {
     struct jc_key key;
-    bool compiled; // by this call; otherwise it was in the cache
+    bool compiled; // by this call; otherwise it was in the cache, or another thread compiled it
     const void *cubin; // aligned to 16 bytes
     size_t cubin_size;
     const char *symbol; // the kernel's name in it
@@ -41,44 +61,37 @@ struct jc_obtained {
     char *symbol_copy;
 };
 
-// Finds a variant in the cache, or compiles it and waits for that. It is stored if the cache takes
-// it; a cache that does not is no failure, and logged once. JC_ERROR_COMPILE: with the compiler's
-// log, also if that failed a short time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN
-// (also: NVRTC is another than when the source was read), JC_ERROR_IO, JC_ERROR_LIMIT,
-// JC_ERROR_OUT_OF_MEMORY. On failure there is nothing to finish. The context's lock is taken.
-// Threads: one at a time for a source.
+// Finds a variant in the cache, or compiles it and waits for that, or waits for whoever compiles it
+// already. It is stored if the cache takes it; a cache that does not is no failure and logged once.
+// No lock is held meanwhile. JC_ERROR_COMPILE: with the compiler's log, also if that failed a short
+// time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN (also: NVRTC is another than when the
+// source was read), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. On failure there is
+// nothing to finish.
 enum jc_result jc_source_obtain(struct jc_source *source,
                                 const struct jc_specialization *specialization, const char *arch,
-                                struct jc_obtained *obtained, struct jc_error *error);
+                                enum jc_priority priority, struct jc_obtained *obtained,
+                                struct jc_error *error);
 void jc_obtained_finish(struct jc_obtained *obtained);
 
 // Finds in the cache what it can of up to JC_MAX_LOOKUPS variants, at little more than the cost of
 // one; see jc_cache_find_several. `of[i]` may be NULL. Where `obtained[i].cubin` is NULL
 // afterwards, jc_source_obtain finds or makes the variant, or says what is wrong. All are to be
-// finished. The context's lock is taken. Threads: as jc_source_obtain.
+// finished.
 void jc_source_find_several(struct jc_source *source, const struct jc_specialization *const *of,
                             size_t count, const char *arch, struct jc_obtained *obtained);
 
-// The steps of the two, for whoever has several variants in flight. The context's lock is held,
-// and there is a compiler.
+// --- what errands are made of (errand.h)
 
-// jc_source_init.
-enum jc_result jc_source_read(struct jc_source *source, struct jc_context *context,
-                              const struct jc_template *tmpl, struct jc_error *error);
+// Finds one in the cache. JC_ERROR_NOT_FOUND: it is not there, or nothing can be taken from it.
+// JC_ERROR_OUT_OF_MEMORY. On failure there is nothing to finish.
+enum jc_result jc_source_find(struct jc_source *source, const struct jc_unit *unit,
+                              struct jc_obtained *obtained);
 
 // Whether the cache takes what is compiled. JC_ERROR_CACHE: the text says why not.
 enum jc_result jc_source_check_cache(const struct jc_source *source, struct jc_error *error);
 
 // Stores the template's record, unless that is done. JC_ERROR_CACHE, the errors of jc_cache_insert.
 enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error *error);
-
-// Writes a unit and gives it to the compiler; see jc_compiler_submit.
-enum jc_result jc_source_submit(struct jc_source *source, struct jc_unit *unit, void *user,
-                                struct jc_error *error);
-
-// Waits until a job, whoever submitted it, has come back. JC_ERROR_IO.
-enum jc_result jc_source_wait(struct jc_source *source, struct jc_compiler_answer *answer,
-                              struct jc_error *error);
 
 // Logs what the compiler warns of. The variants of a template share most of it.
 void jc_source_warn(struct jc_source *source, const struct jc_job_answer *answer);

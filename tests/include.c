@@ -445,6 +445,202 @@ static void a_template_without_a_folder_still_finds_the_device_header(void **sta
     finish(&fixture);
 }
 
+// As it does to NVRTC, which knows the headers in memory by their names alone.
+static void an_own_header_counts_for_whatever_names_it_so(void **state)
+{
+    (void) state;
+    struct fixture fixture = {0};
+    scratch_put("t/tool.h", "");
+    scratch_put("t/later.h", "");
+    scratch_put("toolkit/tool.h", "#include <inner.h>\n");
+    follow_well(&fixture, "t", "#include <tool.h>\n#include <later.h>\n#include <absent.h>\n");
+    assert_lists(&fixture, "toolkit=tool.h ");
+    assert_lists(&fixture, "absent=absent.h\nabsent=inner.h\nabsent=later.h\n");
+    follow_well(&fixture, "t", "#include <tool.h>\n#include <later.h>\n#include <absent.h>\n"
+                               "#include \"tool.h\"\n#include \"later.h\"\n");
+    assert_null(strstr(fixture.closure.list, "toolkit="));
+    assert_null(strstr(fixture.closure.list, "inner.h"));
+    assert_null(strstr(fixture.closure.list, "absent=later.h"));
+    assert_lists(&fixture, "header=tool.h ");
+    assert_lists(&fixture, "absent=absent.h\n");
+    finish(&fixture);
+}
+
+// --- closures of a template that a cache gave ----------------------------------------------------
+
+// The files of a template below t/, as a cache keeps them, in a template of their own.
+static void give_files(const struct fixture *from, struct jc_template *tmpl,
+                       struct jc_template_file files[16])
+{
+    assert_true(from->closure.num_headers < 16);
+    files[0] = (struct jc_template_file){"", from->closure.source, strlen(from->closure.source)};
+    for (size_t i = 0; i < from->closure.num_headers; i++)
+        files[i + 1] = (struct jc_template_file){from->closure.headers[i].name,
+                                                 from->closure.headers[i].text,
+                                                 from->closure.headers[i].size};
+    *tmpl = from->tmpl;
+    tmpl->file = tmpl->dir = NULL;
+    tmpl->files = files;
+    tmpl->num_files = from->closure.num_headers + 1;
+}
+
+static void assert_same_closure(const struct jc_closure *a, const struct jc_closure *b)
+{
+    assert_string_equal(a->list, b->list);
+    assert_string_equal(a->digest, b->digest);
+    assert_string_equal(a->source, b->source);
+    assert_int_equal(a->num_headers, b->num_headers);
+    for (size_t i = 0; i < a->num_headers; i++) {
+        assert_string_equal(a->headers[i].name, b->headers[i].name);
+        assert_string_equal(a->headers[i].text, b->headers[i].text);
+        assert_int_equal(a->headers[i].size, b->headers[i].size);
+    }
+}
+
+static void put_nests(void)
+{
+    scratch_put("up.h", "#pragma once\n#include \"t/top.h\"\n");
+    scratch_put("t/top.h", "#pragma once\n");
+    scratch_put("t/sub/a.h", "#include \"b.h\"\n#include \"../top.h\"\n#include <tool.h>\n");
+    scratch_put("t/sub/b.h", "#include \"./../sub/deep/c.h\"\n#include \"nowhere.h\"\n");
+    scratch_put("t/sub/deep/c.h", "#include \"b.h\"\n#include \"../../../up.h\"\n");
+    scratch_put("t/tells.h", "#define WHERE __FILE__\n");
+    scratch_put("t/twin.h", "// beside\n#include <twin.h>\n");
+    scratch_put("first/twin.h", "// first\n#include \"part.h\"\n");
+    scratch_put("first/part.h", "#include <twin.h>\n#include <cuda_fp16.h>\n");
+    scratch_put("t/tool.h", "// beside, and in the toolkit too\n");
+    scratch_put("t/later.h", "// what others look for in vain\n");
+    scratch_put("t/marked.h", "\xef\xbb\xbf// with a mark\n#include <jitcache.cuh>\n");
+    scratch_put("t/jitcache.cuh", "// not the device header\n");
+    scratch_put("toolkit/tool.h", "#include \"more/tool2.h\"\n#include <host.h>\n");
+    scratch_put("toolkit/more/tool2.h", "#include COMPUTED\n");
+    scratch_put("toolkit/cuda_fp16.h", "#include <tool.h>\n");
+    scratch_put("other/tool.h", "// another toolkit's\n#include <other.h>\n");
+    scratch_put("other/other.h", "#define check(x) assert(x)\n");
+    scratch_put("other/nowhere.h", "// absent from the first toolkit\n");
+}
+
+// With the toolkit that the files were first followed with, and with another one.
+static void the_files_of_a_cache_come_to_the_closure_of_the_templates_own(void **state)
+{
+    (void) state;
+    static const char *const sources[] = {
+        "int nothing;\n",
+        "#include \"top.h\"\n#include \"./top.h\"\n#include \"sub/../top.h\"\n",
+        "#include \"sub/a.h\"\n#include \"nowhere.h\"\n",
+        "#include \"../up.h\"\n#include \"sub/deep/c.h\"\n#include \"sub/b.h\"\n",
+        "#include \"tells.h\"\n",
+        "const char *where = __FILE__;\n",
+        "#include \"twin.h\"\n",
+        "#include <twin.h>\n#include \"twin.h\"\n#include \"first/twin.h\"\n",
+        // An own header of a name that is also the toolkit's, or that something else looks for.
+        "#include <tool.h>\n#include \"top.h\"\n#include \"tool.h\"\n",
+        "#include \"./tool.h\"\n#include <tool.h>\n#include <cuda_fp16.h>\n",
+        "#if __has_include(<later.h>)\n#endif\n#include \"top.h\"\n#include \"later.h\"\n",
+        "\xef\xbb\xbf#include \"marked.h\"\n",
+        "#include \"top.h\"\n#include <jitcache.cuh>\n#include \"tells.h\"\n",
+        "#include \"./jitcache.cuh\"\n#include <jitcache.cuh>\n",
+        "#include <./tool.h>\n#include \"more/../tool.h\"\n#include <more/tool2.h>\n",
+    };
+    char other[PATH_MAX];
+    put_nests();
+    strcpy(other, scratch_path("other"));
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        struct fixture fixture = {0};
+        struct jc_template given;
+        struct jc_template_file files[16];
+        struct jc_closure own, stored;
+        follow_well(&fixture, "t", sources[i]);
+        give_files(&fixture, &given, files);
+        for (int round = 0; round < 2; round++) {
+            assert_int_equal(jc_includes_follow(fixture.includes, &fixture.tmpl,
+                                                &fixture.toolchain, &own, NULL), JC_OK);
+            assert_int_equal(jc_includes_follow(fixture.includes, &given, &fixture.toolchain,
+                                                &stored, NULL), JC_OK);
+            assert_same_closure(&own, &stored);
+            bool reads_toolkit = strstr(own.list, "\ntoolkit=")
+                || strstr(fixture.closure.list, "\ntoolkit=");
+            assert_true((strcmp(own.digest, fixture.closure.digest) == 0)
+                        == (round == 0 || !reads_toolkit));
+            jc_closure_finish(&own);
+            jc_closure_finish(&stored);
+            fixture.toolchain.include = other;
+        }
+        finish(&fixture);
+    }
+}
+
+static void no_folder_is_looked_at_for_a_template_that_a_cache_gave(void **state)
+{
+    (void) state;
+    struct fixture fixture = {0};
+    struct jc_template given;
+    struct jc_template_file files[16];
+    struct jc_closure stored;
+    put_nests();
+    follow_well(&fixture, "t", "#include \"sub/a.h\"\n#include \"twin.h\"\n");
+    give_files(&fixture, &given, files);
+    given.dir = fixture.dir;
+    given.file = fixture.file;
+    scratch_put("t/nowhere.h", "// now it is there\n");
+    scratch_put("t/sub/b.h", "// another text\n");
+    assert_int_equal(jc_includes_follow(fixture.includes, &given, &fixture.toolchain, &stored,
+                                        NULL), JC_OK);
+    assert_same_closure(&fixture.closure, &stored);
+    jc_closure_finish(&stored);
+    finish(&fixture);
+}
+
+static void the_device_header_is_the_librarys_whatever_a_cache_gives(void **state)
+{
+    (void) state;
+    struct fixture fixture = {0};
+    struct jc_template given;
+    struct jc_template_file files[16];
+    struct jc_closure stored;
+    scratch_put("t/last.h", "");
+    follow_well(&fixture, "t", "#include <jitcache.cuh>\n#include \"last.h\"\n");
+    give_files(&fixture, &given, files);
+    assert_string_equal(files[1].name, "jitcache.cuh");
+    files[1].text = "// of an older library\n";
+    files[1].size = strlen(files[1].text);
+    assert_int_equal(jc_includes_follow(fixture.includes, &given, &fixture.toolchain, &stored,
+                                        NULL), JC_OK);
+    assert_same_closure(&fixture.closure, &stored);
+    jc_closure_finish(&stored);
+    finish(&fixture);
+}
+
+static void what_a_cache_gives_is_checked_like_any_source(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"int a;\n#include MACRO\n", "x.h:2: this include cannot be followed"},
+        {"#include \"/etc/hostname\"\n", "x.h:1: the absolute path"},
+        {"const char *when = __TIME__;\n", "x.h:1: __TIME__"},
+        {"a\0b", "x.h: has a NUL byte"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture fixture = {0};
+        struct jc_template given;
+        struct jc_template_file files[16];
+        struct jc_closure stored;
+        scratch_put("t/x.h", "");
+        follow_well(&fixture, "t", "#include \"x.h\"\n");
+        give_files(&fixture, &given, files);
+        files[1].text = cases[i].text;
+        files[1].size = i == 3 ? 3 : strlen(cases[i].text);
+        assert_int_equal(jc_includes_follow(fixture.includes, &given, &fixture.toolchain, &stored,
+                                            &fixture.error), JC_ERROR_TEMPLATE);
+        if (!strstr(fixture.error.text, cases[i].words))
+            fail_msg("%s", fixture.error.text);
+        assert_null(stored.source);
+        finish(&fixture);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +659,11 @@ int main(void)
         IN_A_FOLDER(a_byte_order_mark_is_not_passed_on),
         IN_A_FOLDER(a_nul_byte_is_an_error),
         IN_A_FOLDER(a_template_without_a_folder_still_finds_the_device_header),
+        IN_A_FOLDER(an_own_header_counts_for_whatever_names_it_so),
+        IN_A_FOLDER(the_files_of_a_cache_come_to_the_closure_of_the_templates_own),
+        IN_A_FOLDER(no_folder_is_looked_at_for_a_template_that_a_cache_gave),
+        IN_A_FOLDER(the_device_header_is_the_librarys_whatever_a_cache_gives),
+        IN_A_FOLDER(what_a_cache_gives_is_checked_like_any_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ static const struct jc_job example = {
     .num_options = 2,
     .headers = two_headers,
     .num_headers = 2,
+    .pch = true,
 };
 
 static void a_job_survives_the_way(void **state)
@@ -48,6 +50,7 @@ static void a_job_survives_the_way(void **state)
     assert_string_equal(job.headers[0].text, two_headers[0].text);
     assert_int_equal(job.headers[0].size, 12);
     assert_string_equal(job.headers[1].name, "b/b.h");
+    assert_true(job.pch);
     jc_job_decoded_finish(&job);
     jc_buffer_finish(&content);
 }
@@ -66,6 +69,12 @@ static void a_job_cut_short_anywhere_is_refused(void **state)
         free(cut);
     }
     struct jc_job job;
+    content.data[content.size - 4] = 2; // neither with precompiled headers nor without
+    assert_int_equal(jc_job_decode(content.data, content.size, &job), JC_ERROR_CORRUPT);
+    content.data[content.size - 4] = 0;
+    assert_int_equal(jc_job_decode(content.data, content.size, &job), JC_OK);
+    assert_false(job.pch);
+    jc_job_decoded_finish(&job);
     jc_buffer_u32(&content, 0);
     assert_int_equal(jc_job_decode(content.data, content.size, &job), JC_ERROR_CORRUPT);
     jc_buffer_finish(&content);
@@ -153,18 +162,101 @@ static void a_large_message_arrives_whole(void **state)
     for (uint64_t i = 0; i < 1 << 20; i++)
         jc_buffer_u64(&content, i * i);
     struct jc_error error;
-    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_COMPILE, 7, &content, &error), JC_OK);
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_COMPILE, 3, 7, &content, -1, &error),
+                     JC_OK);
     struct jc_message message;
     assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_OK);
     assert_int_equal(message.type, JC_MESSAGE_COMPILE);
     assert_int_equal(message.version, JC_PROTOCOL_VERSION);
+    assert_int_equal(message.number, 3);
     assert_int_equal(message.id, 7);
     assert_int_equal(message.size, content.size);
     assert_memory_equal(message.data, content.data, content.size);
-    free(message.data);
+    assert_int_equal(message.kept, -1);
+    jc_message_finish(&message);
     jc_buffer_finish(&content);
     close(sockets[0]);
     assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_ERROR_WORKER);
+    close(sockets[1]);
+}
+
+// The lowest descriptor that is free: the same before and after if nothing was left open.
+static int next_descriptor(int any)
+{
+    int fd = dup(any);
+    close(fd);
+    return fd;
+}
+
+static void a_descriptor_travels_behind_the_content(void **state)
+{
+    (void) state;
+    int sockets[2];
+    make_sockets(sockets);
+    int next = next_descriptor(sockets[0]);
+    struct jc_buffer content = {0};
+    jc_buffer_string(&content, "content");
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_COMPILE, 0, 1, &content, ends[1], NULL),
+                     JC_OK);
+    close(ends[1]);
+    struct jc_message message;
+    assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_OK);
+    assert_string_equal(message.data, "content");
+    assert_int_equal(write(message.kept, "x", 1), 1);
+    char got;
+    assert_int_equal(read(ends[0], &got, 1), 1);
+    assert_true(fcntl(message.kept, F_GETFD) & FD_CLOEXEC);
+    jc_message_finish(&message);
+    assert_int_equal(read(ends[0], &got, 1), 0); // the last copy is closed
+    close(ends[0]);
+    assert_int_equal(next_descriptor(sockets[0]), next);
+    jc_buffer_finish(&content);
+    close(sockets[0]);
+    close(sockets[1]);
+}
+
+static void a_message_without_content_is_a_packet_alone(void **state)
+{
+    (void) state;
+    int sockets[2];
+    make_sockets(sockets);
+    struct jc_message message;
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_PULSE, 77, 5, NULL, -1, NULL), JC_OK);
+    assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_OK);
+    assert_int_equal(message.type, JC_MESSAGE_PULSE);
+    assert_int_equal(message.number, 77);
+    assert_int_equal(message.id, 5);
+    assert_null(message.data);
+    jc_message_finish(&message);
+
+    unsigned char packet[JC_PACKET_SIZE];
+    jc_packet_write(packet, JC_MESSAGE_CRASH, 11, 0);
+    assert_int_equal(send(sockets[0], packet, sizeof(packet), 0), sizeof(packet));
+    assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_OK);
+    assert_int_equal(message.type, JC_MESSAGE_CRASH);
+    assert_int_equal(message.number, 11);
+    jc_message_finish(&message);
+    close(sockets[0]);
+    close(sockets[1]);
+}
+
+// A peer that is stopped reads nothing; whoever tells it something must not stop too.
+static void a_message_without_content_never_waits_for_room(void **state)
+{
+    (void) state;
+    int sockets[2];
+    make_sockets(sockets);
+    enum jc_result result = JC_OK;
+    size_t sent = 0;
+    for (; result == JC_OK && sent < 1 << 20; sent++)
+        result = jc_message_send(sockets[0], JC_MESSAGE_PULSE, 0, 0, NULL, -1, NULL);
+    assert_int_equal(result, JC_ERROR_IO);
+    struct jc_message message;
+    for (size_t received = 1; received < sent; received++)
+        assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_OK);
+    close(sockets[0]);
     close(sockets[1]);
 }
 
@@ -177,9 +269,11 @@ static void what_is_no_message_is_refused(void **state)
     } packets[] = {
         {"hello", 5},
         {"jcw1", 4},
-        {"jcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24}, // whole, but without a memfd
-        {"jcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0x", 25},
-        {"xcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},
+        // Whole, but without a memfd.
+        {"jcw1\2\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},
+        {"jcw1\2\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},
+        {"jcw1\2\0\0\0\5\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0x", 25},
+        {"xcw1\2\0\0\0\5\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24},
     };
     for (size_t i = 0; i < sizeof(packets) / sizeof(packets[0]); i++) {
         int sockets[2];
@@ -194,16 +288,15 @@ static void what_is_no_message_is_refused(void **state)
     }
 }
 
-static const char whole[] = "jcw1\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-
-static void send_with_descriptors(int socket, size_t count)
+static void send_with_descriptors(int socket, enum jc_message_type type, const int *fds,
+                                  size_t count)
 {
     union {
-        char bytes[CMSG_SPACE(4 * sizeof(int))];
+        char bytes[CMSG_SPACE(8 * sizeof(int))];
         struct cmsghdr align;
     } control = {0};
-    char packet[24];
-    memcpy(packet, whole, sizeof(packet));
+    unsigned char packet[JC_PACKET_SIZE];
+    jc_packet_write(packet, type, 0, 0);
     struct iovec part = {.iov_base = packet, .iov_len = sizeof(packet)};
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
                             .msg_controllen = CMSG_SPACE(count * sizeof(int))};
@@ -211,48 +304,79 @@ static void send_with_descriptors(int socket, size_t count)
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-    for (size_t i = 0; i < count; i++)
-        memcpy(CMSG_DATA(rights) + i * sizeof(int), &socket, sizeof(int));
+    memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
     assert_int_equal(sendmsg(socket, &header, 0), sizeof(packet));
 }
 
-// The lowest free descriptor is the same as before: nothing was left open.
 static void descriptors_that_belong_to_no_message_are_closed(void **state)
 {
     (void) state;
-    for (size_t count = 1; count <= 4; count++) {
+    int content = memfd_create("content", MFD_CLOEXEC);
+    static const enum jc_message_type types[] = {JC_MESSAGE_COMPILE, JC_MESSAGE_PULSE};
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t count = 1; count <= 8; count++) {
+            int sockets[2];
+            make_sockets(sockets);
+            int next = next_descriptor(content);
+            // Of the sound number it is the content that is none: a socket.
+            bool sound = types[i] == JC_MESSAGE_COMPILE && count <= 2;
+            int fds[8];
+            for (size_t j = 0; j < count; j++)
+                fds[j] = sound ? sockets[0] : content;
+            send_with_descriptors(sockets[0], types[i], fds, count);
+            struct jc_message message;
+            struct jc_error error;
+            assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_ERROR_CORRUPT);
+            assert_int_equal(message.kept, -1);
+            assert_int_equal(next_descriptor(content), next);
+            close(sockets[0]);
+            close(sockets[1]);
+        }
+    }
+    close(content);
+}
+
+static void a_message_without_room_for_its_descriptors_is_no_fault_of_the_peer(void **state)
+{
+    (void) state;
+    for (rlim_t room = 0; room < 2; room++) {
         int sockets[2];
         make_sockets(sockets);
-        int before = dup(sockets[0]);
-        close(before);
-        send_with_descriptors(sockets[0], count);
+        int content = memfd_create("content", MFD_CLOEXEC);
+        send_with_descriptors(sockets[0], JC_MESSAGE_COMPILE, (const int[]){content, content}, 2);
+        struct rlimit limit;
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        int next = next_descriptor(content);
+        const struct rlimit tight = {.rlim_cur = (rlim_t) next + room, .rlim_max = limit.rlim_max};
         struct jc_message message;
         struct jc_error error;
-        assert_int_equal(jc_message_receive(sockets[1], &message, &error), JC_ERROR_CORRUPT);
-        int after = dup(sockets[0]);
-        assert_int_equal(after, before);
-        close(after);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+        enum jc_result result = jc_message_receive(sockets[1], &message, &error);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_int_equal(result, JC_ERROR_IO);
+        assert_non_null(strstr(error.text, "ulimit -n"));
+        assert_int_equal(next_descriptor(content), next);
+        close(content);
         close(sockets[0]);
         close(sockets[1]);
     }
 }
 
-static void a_message_without_room_for_its_descriptor_is_no_fault_of_the_peer(void **state)
+// What a message of another version has beside it is not known; that it is of another one is.
+static void a_message_of_another_version_is_received(void **state)
 {
     (void) state;
     int sockets[2];
     make_sockets(sockets);
-    send_with_descriptors(sockets[0], 1);
-    struct rlimit limit;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    unsigned char packet[JC_PACKET_SIZE];
+    jc_packet_write(packet, JC_MESSAGE_HELLO, 0, 0);
+    packet[4] = 99;
+    assert_int_equal(send(sockets[0], packet, sizeof(packet), 0), sizeof(packet));
     struct jc_message message;
-    struct jc_error error;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    enum jc_result result = jc_message_receive(sockets[1], &message, &error);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(result, JC_ERROR_IO);
-    assert_non_null(strstr(error.text, "ulimit -n"));
+    assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_OK);
+    assert_int_equal(message.version, 99);
+    assert_null(message.data);
+    jc_message_finish(&message);
     close(sockets[0]);
     close(sockets[1]);
 }
@@ -267,7 +391,9 @@ static void nothing_there_is_no_error(void **state)
     assert_int_equal(jc_message_receive(sockets[1], &message, NULL), JC_ERROR_NOT_FOUND);
     close(sockets[1]);
     struct jc_buffer content = {0};
-    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_HELLO, 0, &content, NULL),
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_HELLO, 0, 0, &content, -1, NULL),
+                     JC_ERROR_WORKER);
+    assert_int_equal(jc_message_send(sockets[0], JC_MESSAGE_PULSE, 0, 0, NULL, -1, NULL),
                      JC_ERROR_WORKER);
     close(sockets[0]);
 }
@@ -282,9 +408,13 @@ int main(void)
         cmocka_unit_test(an_answer_survives_the_way),
         cmocka_unit_test(success_without_a_cubin_is_refused),
         cmocka_unit_test(a_large_message_arrives_whole),
+        cmocka_unit_test(a_descriptor_travels_behind_the_content),
+        cmocka_unit_test(a_message_without_content_is_a_packet_alone),
+        cmocka_unit_test(a_message_without_content_never_waits_for_room),
+        cmocka_unit_test(a_message_of_another_version_is_received),
         cmocka_unit_test(what_is_no_message_is_refused),
         cmocka_unit_test(descriptors_that_belong_to_no_message_are_closed),
-        cmocka_unit_test(a_message_without_room_for_its_descriptor_is_no_fault_of_the_peer),
+        cmocka_unit_test(a_message_without_room_for_its_descriptors_is_no_fault_of_the_peer),
         cmocka_unit_test(nothing_there_is_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,7 @@ struct jc_context_params {
     // and control group have room for. What runs for other processes of the node counts as well
     unsigned max_workers;
     uint64_t compile_max_bytes; // JITCACHE_COMPILE_BYTES: memory of one worker; 0: 8 GiB
+    bool search; // look for NVRTC anew, whatever the cache remembers: for tools that tell it
 };
 #ifndef __cplusplus
 #define jc_context_params(...) \
@@ -78,14 +79,15 @@ struct jc_toolchain_info {
     const char *const *archs; // what it compiles for: "sm_90a", ...
     size_t num_archs;
     const char *tried; // where it was looked for, a line each
-    const char *worker; // the program that it runs in
+    const char *worker; // the program that it runs in; "" where that is not there, nor needed yet
 };
 
 // Finds NVRTC: as the cache remembers it, if its files are still the same, else by starting a
-// worker. JC_ERROR_TOOLCHAIN: none usable, the text says where it
-// was looked for and what to install; or NVRTC_APPEND_FLAGS has what the key cannot hold.
-// JC_ERROR_WORKER: no worker, or of another version. JC_ERROR_IO: no descriptor is left for it.
-// JC_ERROR_OUT_OF_MEMORY, JC_ERROR_INVALID_ARGUMENT.
+// worker. What is remembered can change once, when the first worker starts for a compile and finds
+// another; docs/environment.md says when that can be. JC_ERROR_TOOLCHAIN: none usable, the text
+// says where it was looked for and what to install; or NVRTC_APPEND_FLAGS has what the key cannot
+// hold. JC_ERROR_WORKER: no worker, or of another version. JC_ERROR_IO: no descriptor is left for
+// it. JC_ERROR_OUT_OF_MEMORY, JC_ERROR_INVALID_ARGUMENT.
 // Threads: safe.
 JC_API enum jc_result jc_context_toolchain(struct jc_context *context,
                                            struct jc_toolchain_info *info, struct jc_error *error);

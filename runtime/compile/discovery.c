@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cache/report.h"
+#include "headers.h"
 #include "runtime/template/option.h"
 
 // --- where things are looked for -----------------------------------------------------------------
@@ -166,46 +166,28 @@ static enum jc_result find_library(const char *file, const char *origin, struct 
 
 // --- headers -------------------------------------------------------------------------------------
 
-// Reads "#define CUDA_VERSION 13000" or its like. False: the file is not there or has none.
-static bool read_version(const char *folder, const char *file, const char *macro, int *version)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof(path), "%s/%s", folder, file) >= (int) sizeof(path))
-        return false;
-    FILE *stream = fopen(path, "re");
-    if (!stream)
-        return false;
-    char line[512], name[64];
-    bool found = false;
-    while (!found && fgets(line, sizeof(line), stream))
-        found = sscanf(line, " # define %63s %d", name, version) == 2 && strcmp(name, macro) == 0;
-    fclose(stream);
-    return found;
-}
-
 struct header_search {
     struct jc_buffer *tried;
     int major, minor; // of NVRTC
     char *best;       // an include folder of the same major version
-    int best_version;
+    int best_major, best_minor;
 };
 
 // Answers true at an include folder of NVRTC's very version.
 static bool try_headers(void *user, const char *folder)
 {
     struct header_search *search = user;
-    int version;
-    if (!read_version(folder, "cuda.h", "CUDA_VERSION", &version)
-        && !read_version(folder, "cuda_runtime_api.h", "CUDART_VERSION", &version))
+    int major, minor;
+    if (!jc_headers_version(folder, &major, &minor))
         return false;
-    int major = version / 1000, minor = version % 1000 / 10;
     bool same = major == search->major && minor == search->minor;
     jc_buffer_print(search->tried, "%s: headers of CUDA %d.%d%s\n", folder, major, minor,
                     major == search->major ? "" : ", not for this NVRTC");
     if (major == search->major && (same || !search->best)) {
         free(search->best);
         search->best = realpath(folder, NULL);
-        search->best_version = version;
+        search->best_major = major;
+        search->best_minor = minor;
     }
     return same && search->best;
 }
@@ -231,27 +213,12 @@ static void search_headers(struct header_search *search, const char *nvrtc)
                      search);
 }
 
-static bool is_folder(const char *base, const char *relative)
-{
-    char path[PATH_MAX];
-    struct stat status;
-    return snprintf(path, sizeof(path), "%s/%s", base, relative) < (int) sizeof(path)
-        && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-// CCCL lies in the include folder itself (CUDA 12), in one of its own below it (CUDA 13), or in the
-// wheel of its own (CUDA 12 wheels).
 static bool find_roots(struct jc_toolchain *toolchain)
 {
-    static const char *const apart[] = {"cccl", "../../cuda_cccl/include"};
-    if (!toolchain->include[0])
-        return true;
-    const char *roots[JC_MAX_ROOTS] = {"."};
-    size_t count = 1;
-    for (size_t i = 0; i < COUNT(apart) && count < JC_MAX_ROOTS; i++) {
-        if (is_folder(toolchain->include, apart[i]))
-            roots[count++] = apart[i];
-    }
+    const char *roots[JC_MAX_ROOTS];
+    size_t count = 0;
+    if (toolchain->include[0])
+        count = jc_headers_roots(toolchain->include, roots, JC_MAX_ROOTS);
     for (size_t i = 0; i < count; i++) {
         toolchain->roots[i] = strdup(roots[i]);
         if (!toolchain->roots[i])
@@ -298,10 +265,13 @@ static bool describe(const struct jc_nvrtc *nvrtc, struct jc_toolchain *toolchai
     const int *archs = jc_nvrtc_archs(nvrtc, &toolchain->num_archs);
     jc_nvrtc_version(nvrtc, &toolchain->major, &toolchain->minor);
     toolchain->nvrtc = strdup(jc_nvrtc_file(nvrtc));
+    toolchain->opened = strdup(jc_nvrtc_opened(nvrtc));
+    toolchain->builtins = strdup(jc_nvrtc_builtins(nvrtc));
     toolchain->build = strdup(jc_nvrtc_build(nvrtc));
     toolchain->append_flags = strdup(append_flags());
     toolchain->archs = malloc(toolchain->num_archs * sizeof(*archs));
-    if (!toolchain->nvrtc || !toolchain->build || !toolchain->append_flags || !toolchain->archs)
+    if (!toolchain->nvrtc || !toolchain->opened || !toolchain->builtins || !toolchain->build
+        || !toolchain->append_flags || !toolchain->archs)
         return false;
     memcpy(toolchain->archs, archs, toolchain->num_archs * sizeof(*archs));
     qsort(toolchain->archs, toolchain->num_archs, sizeof(*archs), ascending);
@@ -330,8 +300,8 @@ enum jc_result jc_toolchain_find(const char *file, const char *origin, struct jc
     headers.minor = toolchain->minor;
     search_headers(&headers, toolchain->nvrtc);
     if (headers.best) {
-        toolchain->include_major = headers.best_version / 1000;
-        toolchain->include_minor = headers.best_version % 1000 / 10;
+        toolchain->include_major = headers.best_major;
+        toolchain->include_minor = headers.best_minor;
     }
     toolchain->include = headers.best ? headers.best : strdup("");
     toolchain->tried = jc_buffer_take(&search.tried);

@@ -359,8 +359,9 @@ struct own_file {
     const char *path;   // on disk
     const char *disk_folder; // with its slash; NULL: nothing lies beside it
     dev_t device;
-    ino_t inode; // 0: not on disk
-    char *text;  // as read
+    ino_t inode;    // 0: not on disk
+    bool is_device; // the device header
+    char *text;     // as read
     size_t size;
     char *respelled; // what NVRTC gets
 };
@@ -372,8 +373,15 @@ struct walk {
     struct jc_error *error;
     struct jc_arena arena;
     struct list own;     // struct own_file; the first is the template's source
+    struct list foreign; // struct foreign
     struct list toolkit; // struct toolkit_file
     struct list absent;  // const char
+};
+
+// What an own file names, and is not an own file.
+struct foreign {
+    const char *name;             // as it stands there
+    struct toolkit_file *toolkit; // NULL: found nowhere
 };
 
 // Where a reference leads: to one of these, or nowhere.
@@ -382,20 +390,25 @@ struct target {
     struct toolkit_file *toolkit;
 };
 
-static bool name_is_taken(const struct walk *walk, const char *name)
+// The own header of that name; NULL: there is none.
+static struct own_file *find_named(const struct walk *walk, const char *name)
 {
-    for (size_t i = 1; i < walk->own.count; i++)
-        if (strcmp(((const struct own_file *) walk->own.items[i])->name, name) == 0)
-            return true;
-    return false;
+    for (size_t i = 1; i < walk->own.count; i++) {
+        struct own_file *own = walk->own.items[i];
+        if (strcmp(own->name, name) == 0)
+            return own;
+    }
+    return NULL;
 }
 
-// Two files of one name, from two include folders: the later one gets a folder of its own.
+// Two files of one name, from two include folders: the later one gets a folder of its own. The
+// device header's name is never free: whoever includes that means the device header.
 static const char *free_name(struct walk *walk, char *name)
 {
     normalize(name);
     const char *chosen = name;
-    for (unsigned i = 1; chosen && name_is_taken(walk, chosen); i++)
+    for (unsigned i = 1;
+         chosen && (strcmp(chosen, DEVICE_HEADER) == 0 || find_named(walk, chosen)); i++)
         chosen = jc_arena_format(&walk->arena, "jitcache.%u/%s", i, name);
     return chosen;
 }
@@ -419,7 +432,8 @@ static enum jc_result add_own(struct walk *walk, const struct own_file *found,
     if (memchr(own->text, '\0', own->size))
         return jc_fail(walk->error, JC_ERROR_TEMPLATE, "%s: has a NUL byte in it; sources are text",
                        own->path);
-    if (has_mark(own->text, own->size)) {
+    // Those of a cache have lost theirs.
+    if (!walk->tmpl->files && has_mark(own->text, own->size)) {
         own->text += 3;
         own->size -= 3;
     }
@@ -464,12 +478,12 @@ static enum jc_result use_device_header(struct walk *walk, struct own_file **fil
 {
     for (size_t i = 1; i < walk->own.count; i++) {
         struct own_file *known = walk->own.items[i];
-        if (known->inode == 0) {
+        if (known->is_device) {
             *file = known;
             return JC_OK;
         }
     }
-    struct own_file header = {.name = DEVICE_HEADER, .path = DEVICE_HEADER,
+    struct own_file header = {.name = DEVICE_HEADER, .path = DEVICE_HEADER, .is_device = true,
                               .size = sizeof(device_header) - 1};
     header.text = jc_arena_copy(&walk->arena, device_header, header.size);
     return header.text ? add_own(walk, &header, file) : jc_fail_memory(walk->error);
@@ -484,7 +498,7 @@ static bool is_toolkit(const struct walk *walk, const char *folder)
 }
 
 // In the order in which a compiler looks: beside the file that includes, beside the template, the
-// template's include folders, the toolkit.
+// template's include folders, the toolkit. A cache's files are all named as they are included.
 static enum jc_result resolve(struct walk *walk, const struct own_file *from,
                               const struct jc_reference *reference, const char *name,
                               struct target *target)
@@ -493,14 +507,17 @@ static enum jc_result resolve(struct walk *walk, const struct own_file *from,
     enum jc_result result = JC_OK;
     if (strcmp(name, DEVICE_HEADER) == 0)
         return use_device_header(walk, &target->own);
-    if (reference->kind == JC_REFERENCE_QUOTED) {
+    if (walk->tmpl->files) {
+        target->own = find_named(walk, name);
+    } else if (reference->kind == JC_REFERENCE_QUOTED) {
         const struct own_file *source = walk->own.items[0];
         if (from->disk_folder)
             result = try_own(walk, from->disk_folder, from->folder, name, &target->own);
         if (result == JC_OK && !target->own && source->disk_folder && from != source)
             result = try_own(walk, source->disk_folder, "", name, &target->own);
     }
-    for (size_t i = 0; i < walk->tmpl->num_include && result == JC_OK && !target->own; i++) {
+    size_t num_include = walk->tmpl->files ? 0 : walk->tmpl->num_include;
+    for (size_t i = 0; i < num_include && result == JC_OK && !target->own; i++) {
         const char *include = walk->tmpl->include[i];
         char *folder = jc_arena_format(&walk->arena, "%s/", include);
         if (!folder)
@@ -613,7 +630,7 @@ static void respell(struct jc_buffer *out, const struct own_file *from,
         jc_buffer_print(out, "<%s>", to->name);
 }
 
-// Follows one reference; what is left as it is goes to one of the lists.
+// Follows one reference; what is left as it is goes to the list of what is foreign.
 static enum jc_result follow_reference(struct walk *walk, const struct own_file *file,
                                        const struct jc_reference *reference, char **name,
                                        struct own_file **own)
@@ -628,9 +645,12 @@ static enum jc_result follow_reference(struct walk *walk, const struct own_file 
     if (result != JC_OK)
         return result;
     *own = target.own;
-    if (!target.own && !list_add(target.toolkit ? &walk->toolkit : &walk->absent,
-                                 target.toolkit ? (const void *) target.toolkit : *name))
+    if (target.own)
+        return JC_OK;
+    struct foreign *foreign = jc_arena_alloc(&walk->arena, 1, sizeof(*foreign));
+    if (!foreign || !list_add(&walk->foreign, foreign))
         return jc_fail_memory(walk->error);
+    *foreign = (struct foreign){*name, target.toolkit};
     return JC_OK;
 }
 
@@ -649,7 +669,7 @@ static enum jc_result follow_own(struct walk *walk, struct own_file *file)
         char *name;
         struct own_file *own = NULL;
         result = follow_reference(walk, file, reference, &name, &own);
-        if (!own)
+        if (!own || walk->tmpl->files)
             continue;
         jc_buffer_append(&out, written, (size_t) (reference->begin - written));
         respell(&out, file, reference, name, own);
@@ -661,6 +681,22 @@ static enum jc_result follow_own(struct walk *walk, struct own_file *file)
     if (result == JC_OK && !file->respelled)
         result = jc_fail_memory(walk->error);
     return result;
+}
+
+// NVRTC takes a header that it was given in memory for whatever names it so, be it "name" or
+// <name>, before it looks into a folder. So what is foreign and has an own header's name is that
+// header, and already counts.
+static enum jc_result sort_foreign(struct walk *walk)
+{
+    bool added = true;
+    for (size_t i = 0; i < walk->foreign.count && added; i++) {
+        struct foreign *foreign = walk->foreign.items[i];
+        if (find_named(walk, foreign->name))
+            continue;
+        added = foreign->toolkit ? list_add(&walk->toolkit, foreign->toolkit)
+                                 : list_add(&walk->absent, foreign->name);
+    }
+    return added ? JC_OK : jc_fail_memory(walk->error);
 }
 
 // The list grows while it is walked; a file stands in it once.
@@ -785,6 +821,28 @@ static enum jc_result make_closure(struct walk *walk, struct jc_closure *closure
     return JC_OK;
 }
 
+// Adds the files that a cache gave, in its order, which is that of their first mention. The device
+// header is the library's own nonetheless, as it is to whoever has the template's files.
+static enum jc_result add_given(struct walk *walk)
+{
+    const struct jc_template *tmpl = walk->tmpl;
+    enum jc_result result = JC_OK;
+    for (size_t i = 0; i < tmpl->num_files && result == JC_OK; i++) {
+        const struct jc_template_file *given = &tmpl->files[i];
+        struct own_file *file, found = {.name = i ? given->name : tmpl->base_name,
+                                        .size = given->size};
+        found.path = found.name;
+        found.text = jc_arena_copy(&walk->arena, given->text, given->size);
+        if (!found.text)
+            result = jc_fail_memory(walk->error);
+        else if (i > 0 && strcmp(found.name, DEVICE_HEADER) == 0)
+            result = use_device_header(walk, &file);
+        else
+            result = add_own(walk, &found, &file);
+    }
+    return result;
+}
+
 static enum jc_result add_source(struct walk *walk)
 {
     const struct jc_template *tmpl = walk->tmpl;
@@ -807,9 +865,11 @@ enum jc_result jc_includes_follow(struct jc_includes *includes, const struct jc_
 {
     *closure = (struct jc_closure){0};
     struct walk walk = {.includes = includes, .tmpl = tmpl, .toolchain = toolchain, .error = error};
-    enum jc_result result = add_source(&walk);
+    enum jc_result result = tmpl->files ? add_given(&walk) : add_source(&walk);
     for (size_t i = 0; i < walk.own.count && result == JC_OK; i++)
         result = follow_own(&walk, walk.own.items[i]);
+    if (result == JC_OK)
+        result = sort_foreign(&walk);
     if (result == JC_OK)
         result = follow_toolkit(&walk);
     if (result == JC_OK)
@@ -820,6 +880,7 @@ enum jc_result jc_includes_follow(struct jc_includes *includes, const struct jc_
     for (size_t i = 0; i < walk.own.count; i++)
         free(((struct own_file *) walk.own.items[i])->respelled);
     free(walk.own.items);
+    free(walk.foreign.items);
     free(walk.toolkit.items);
     free(walk.absent.items);
     jc_arena_finish(&walk.arena);

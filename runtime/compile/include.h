@@ -10,6 +10,12 @@
 // respelled to that name: NVRTC compares spellings, so "a.h" and "../x/a.h" would be two files to
 // it.
 // The toolkit's headers are left to NVRTC; their contents count under their names.
+//
+// A cache keeps what NVRTC gets of a template: its source and own headers, respelled and in order.
+// Followed from there (see jc_template.files) a template comes to the same closure, with whichever
+// toolchain, as long as its files would: what lies beside them is not known there. So a header that
+// was absent then counts as absent, even if it lies there now, and a folder of `include` counts as
+// the template's own or as the toolkit's, as it did then.
 
 #ifndef JC_INCLUDE_H
 #define JC_INCLUDE_H

@@ -1,5 +1,6 @@
 #include "job.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 #include "cache/report.h"
 
 #define MAGIC UINT32_C(0x3177636a) // "jcw1"
-#define PACKET_SIZE 24
 
 // --- messages ------------------------------------------------------------------------------------
 
@@ -44,37 +44,67 @@ static bool read_all(int fd, char *data, size_t size)
     return true;
 }
 
-// Sends the packet with the memfd beside it.
-static enum jc_result send_packet(int socket, const struct jc_buffer *packet, int content,
-                                  struct jc_error *error)
+// The most descriptors that travel with a message: its content, and the one to be kept.
+#define MAX_BESIDE 2
+
+// Room for more than a message has, so that too many are told from a process that can take no more.
+union beside {
+    char bytes[CMSG_SPACE((MAX_BESIDE + 2) * sizeof(int))];
+    struct cmsghdr align;
+};
+
+static void put_number(unsigned char *at, uint64_t value, size_t bytes)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {0};
-    struct iovec part = {.iov_base = packet->data, .iov_len = packet->size};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
-                            .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &content, sizeof(int));
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (unsigned char) (value >> 8 * i);
+}
+
+void jc_packet_write(unsigned char packet[static JC_PACKET_SIZE], enum jc_message_type type,
+                     uint32_t number, uint64_t id)
+{
+    put_number(packet, MAGIC, 4);
+    put_number(packet + 4, JC_PROTOCOL_VERSION, 4);
+    put_number(packet + 8, type, 4);
+    put_number(packet + 12, number, 4);
+    put_number(packet + 16, id, 8);
+}
+
+// Sends the packet with `count` descriptors beside it.
+static enum jc_result send_packet(int socket, unsigned char packet[static JC_PACKET_SIZE],
+                                  const int *fds, size_t count, int flags, struct jc_error *error)
+{
+    union beside control = {0};
+    struct iovec part = {.iov_base = packet, .iov_len = JC_PACKET_SIZE};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count > 0) {
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
+    }
 
     ssize_t sent;
     do
-        sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+        sent = sendmsg(socket, &header, flags | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
-    if (sent == (ssize_t) packet->size)
+    if (sent == JC_PACKET_SIZE)
         return JC_OK;
     if (errno == EPIPE || errno == ECONNRESET)
         return jc_fail(error, JC_ERROR_WORKER, "the other end is gone");
     return jc_fail(error, JC_ERROR_IO, "cannot send to the other end: %s", strerror(errno));
 }
 
-enum jc_result jc_message_send(int socket, enum jc_message_type type, uint64_t id,
-                               const struct jc_buffer *content, struct jc_error *error)
+enum jc_result jc_message_send(int socket, enum jc_message_type type, uint32_t number, uint64_t id,
+                               const struct jc_buffer *content, int kept, struct jc_error *error)
 {
+    assert(content || kept < 0);
+    unsigned char packet[JC_PACKET_SIZE];
+    jc_packet_write(packet, type, number, id);
+    if (!content)
+        return send_packet(socket, packet, NULL, 0, MSG_DONTWAIT, error);
     if (content->failed)
         return jc_fail_memory(error);
     if (content->size > JC_MESSAGE_MAX_BYTES)
@@ -82,50 +112,49 @@ enum jc_result jc_message_send(int socket, enum jc_message_type type, uint64_t i
                        content->size, (unsigned long long) JC_MESSAGE_MAX_BYTES);
 
     enum jc_result result;
-    struct jc_buffer packet = {0};
-    jc_buffer_u32(&packet, MAGIC);
-    jc_buffer_u32(&packet, JC_PROTOCOL_VERSION);
-    jc_buffer_u32(&packet, type);
-    jc_buffer_u32(&packet, 0);
-    jc_buffer_u64(&packet, id);
-    int memfd = memfd_create("jitcache-message", MFD_CLOEXEC);
-    if (packet.failed)
-        result = jc_fail_memory(error);
-    else if (memfd < 0 || !write_all(memfd, content->data, content->size))
+    int beside[MAX_BESIDE] = {memfd_create("jitcache-message", MFD_CLOEXEC), kept};
+    if (beside[0] < 0 || !write_all(beside[0], content->data, content->size))
         result = jc_fail(error, JC_ERROR_IO, "cannot write a message of %zu bytes: %s",
                          content->size, strerror(errno));
     else
-        result = send_packet(socket, &packet, memfd, error);
-    if (memfd >= 0)
-        close(memfd);
-    jc_buffer_finish(&packet);
+        result = send_packet(socket, packet, beside, kept < 0 ? 1 : 2, 0, error);
+    if (beside[0] >= 0)
+        close(beside[0]);
     return result;
 }
 
-// The one descriptor of a message. Of several, which no message has, none is kept.
-static int take_descriptor(const struct cmsghdr *rights)
+// Takes the descriptors of a message, of which more than it can have are closed. Returns how many
+// there were.
+static size_t take_descriptors(const struct cmsghdr *rights, int beside[static MAX_BESIDE])
 {
+    for (size_t i = 0; i < MAX_BESIDE; i++)
+        beside[i] = -1;
     if (!rights || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS)
-        return -1;
+        return 0;
     size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    int fd = -1;
     for (size_t i = 0; i < count; i++) {
+        int fd;
         memcpy(&fd, CMSG_DATA(rights) + i * sizeof(fd), sizeof(fd));
-        if (count > 1)
+        if (i < MAX_BESIDE)
+            beside[i] = fd;
+        else
             close(fd);
     }
-    return count == 1 ? fd : -1;
+    return count;
 }
 
-// Receives one packet and the descriptor beside it; -1 where there is none. `*full`: there was one,
-// and this process can have no more.
-static ssize_t receive_packet(int socket, char packet[PACKET_SIZE + 1], int *content, bool *full)
+// What came with one call: the bytes of a packet, one more if it is too long, and what was beside.
+struct arrival {
+    char packet[JC_PACKET_SIZE + 1];
+    int beside[MAX_BESIDE]; // -1 where there is none
+    bool full; // this process could not take all that was beside
+    bool crowded; // more was beside than belongs to a message
+};
+
+static ssize_t receive_packet(int socket, struct arrival *arrival)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control;
-    struct iovec part = {.iov_base = packet, .iov_len = PACKET_SIZE + 1};
+    union beside control;
+    struct iovec part = {.iov_base = arrival->packet, .iov_len = sizeof(arrival->packet)};
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
                             .msg_controllen = sizeof(control.bytes)};
     ssize_t got;
@@ -133,9 +162,9 @@ static ssize_t receive_packet(int socket, char packet[PACKET_SIZE + 1], int *con
         got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
 
-    struct cmsghdr *rights = got < 0 ? NULL : CMSG_FIRSTHDR(&header);
-    *content = take_descriptor(rights);
-    *full = got > 0 && !rights && (header.msg_flags & MSG_CTRUNC);
+    size_t count = take_descriptors(got < 0 ? NULL : CMSG_FIRSTHDR(&header), arrival->beside);
+    arrival->crowded = count > MAX_BESIDE;
+    arrival->full = got > 0 && !arrival->crowded && (header.msg_flags & MSG_CTRUNC);
     return got;
 }
 
@@ -151,44 +180,58 @@ static enum jc_result read_content(int memfd, struct jc_message *message, struct
     message->data = malloc(message->size + 1);
     if (!message->data)
         return jc_fail_memory(error);
-    if (!read_all(memfd, message->data, message->size)) {
-        free(message->data);
-        message->data = NULL;
+    if (!read_all(memfd, message->data, message->size))
         return jc_fail(error, JC_ERROR_CORRUPT, "a message shorter than it says");
-    }
     message->data[message->size] = '\0';
     return JC_OK;
 }
 
+// Which messages have a content is known of this version alone.
+static bool is_sound(const struct jc_message *message, const struct arrival *arrival)
+{
+    bool wanted = message->type <= JC_MESSAGE_ANSWER;
+    return !arrival->crowded
+        && (message->version != JC_PROTOCOL_VERSION || wanted == (arrival->beside[0] >= 0));
+}
+
 enum jc_result jc_message_receive(int socket, struct jc_message *message, struct jc_error *error)
 {
-    *message = (struct jc_message){0};
-    char packet[PACKET_SIZE + 1];
-    int memfd;
-    bool full;
-    ssize_t got = receive_packet(socket, packet, &memfd, &full);
+    *message = (struct jc_message){.kept = -1};
+    struct arrival arrival;
+    ssize_t got = receive_packet(socket, &arrival);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return JC_ERROR_NOT_FOUND;
     if (got <= 0)
         return jc_fail(error, JC_ERROR_WORKER, "the other end is gone");
 
-    struct jc_reader reader = {.at = packet, .left = (size_t) got};
+    struct jc_reader reader = {.at = arrival.packet, .left = (size_t) got};
     uint32_t magic = jc_reader_u32(&reader);
     message->version = jc_reader_u32(&reader);
     message->type = (enum jc_message_type) jc_reader_u32(&reader);
-    jc_reader_u32(&reader);
+    message->number = jc_reader_u32(&reader);
     message->id = jc_reader_u64(&reader);
-    enum jc_result result;
-    if (full)
+    message->kept = arrival.beside[1];
+    enum jc_result result = JC_OK;
+    if (arrival.full)
         result = jc_fail(error, JC_ERROR_IO, "cannot receive a message: this process has no file"
                          " descriptor left; raise its limit (ulimit -n)");
-    else if (reader.failed || reader.left != 0 || magic != MAGIC || memfd < 0)
+    else if (reader.failed || reader.left != 0 || magic != MAGIC || !is_sound(message, &arrival))
         result = jc_fail(error, JC_ERROR_CORRUPT, "a packet that is not a message");
-    else
-        result = read_content(memfd, message, error);
-    if (memfd >= 0)
-        close(memfd);
+    else if (arrival.beside[0] >= 0)
+        result = read_content(arrival.beside[0], message, error);
+    if (arrival.beside[0] >= 0)
+        close(arrival.beside[0]);
+    if (result != JC_OK)
+        jc_message_finish(message);
     return result;
+}
+
+void jc_message_finish(struct jc_message *message)
+{
+    free(message->data);
+    if (message->kept >= 0)
+        close(message->kept);
+    *message = (struct jc_message){.kept = -1};
 }
 
 // --- what they carry -----------------------------------------------------------------------------
@@ -206,6 +249,7 @@ void jc_job_encode(const struct jc_job *job, struct jc_buffer *content)
         jc_buffer_field_string(content, job->headers[i].name);
         jc_buffer_field_string(content, job->headers[i].text);
     }
+    jc_buffer_u32(content, job->pch);
 }
 
 // Every entry of a list takes at least four bytes, so a count that the content cannot hold is wrong
@@ -242,8 +286,10 @@ enum jc_result jc_job_decode(const char *content, size_t size, struct jc_job *jo
         headers[i].text = jc_reader_string(&reader);
         headers[i].size = strlen(headers[i].text);
     }
+    uint32_t pch = jc_reader_u32(&reader);
+    job->pch = pch == 1;
 
-    if (options && headers && !reader.failed && reader.left == 0)
+    if (options && headers && !reader.failed && reader.left == 0 && pch <= 1)
         return JC_OK;
     enum jc_result result = options && headers ? JC_ERROR_CORRUPT : JC_ERROR_OUT_OF_MEMORY;
     jc_job_decoded_finish(job);

@@ -1,29 +1,43 @@
 // Jobs: what the library asks of a compile worker, and how the two talk.
 //
-// A message is one packet on a socket of type SOCK_SEQPACKET and one memfd that travels with it:
+// A message is one packet on a socket of type SOCK_SEQPACKET, and the descriptors that travel with
+// it: a memfd with its content, unless it has none, and behind that one that the worker is to keep.
 //
 //   packet   offset  0  u32  magic, "jcw1"
 //                    4  u32  protocol version
 //                    8  u32  type
-//                   12  u32  zero
+//                   12  u32  number
 //                   16  u64  id; an answer carries that of its question
 //   memfd            the content, of fields as buffer.h writes them
 //
-//   type     content                                                   direction
-//   hello    nvrtc, origin                                             to the worker, first
-//   welcome  library version, result, text, toolchain                  from the worker
-//   compile  file, source, entry, options, headers                     to the worker
-//   answer   result, text, lowered name, log, cubin, nanoseconds       from the worker
+//   type     number      content                                       direction
+//   hello    0           nvrtc, origin, limit in bytes, idle           to the worker, first
+//   welcome  cores       library version, result, text, toolchain      from the worker
+//   compile  0           file, source, entry, options, headers, pch    to the worker, and beside it
+//                                                                      the lock of its flight
+//   answer   0           result, text, lowered name, log, cubin, ns    from the worker
+//   pulse    MiB         none: the worker lives and is that large      from the worker, each second
+//   crash    signal      none: the worker is about to end by it        from the worker
+//   full     MiB         none: it grew past its limit and ends         from the worker
+//
+// Pulses come before the welcome too: to find NVRTC may take a while.
 //
 // Packets are small and sent whole, so neither side ever waits for the second half of one. Neither
-// side trusts the other: the worker runs a compiler on text from anywhere.
+// side trusts the other: the worker runs a compiler on text from anywhere. A worker that says
+// nothing for JC_PULSE_LIMIT_NS, be it idle or at work, is stopped or stuck as a whole.
 
 #ifndef JC_JOB_H
 #define JC_JOB_H
 
 #include "buffer.h"
 
-#define JC_PROTOCOL_VERSION 1
+#define JC_PROTOCOL_VERSION 2
+
+#define JC_PULSE_NS UINT64_C(1000000000)
+#define JC_PULSE_LIMIT_NS UINT64_C(30000000000)
+
+// The status with which a worker ends that grew past its limit.
+#define JC_STATUS_FULL 3
 
 // The largest content: a job with all its headers, or a cubin.
 #define JC_MESSAGE_MAX_BYTES (UINT64_C(256) << 20)
@@ -32,26 +46,43 @@ enum jc_message_type {
     JC_MESSAGE_HELLO = 1,
     JC_MESSAGE_WELCOME = 2,
     JC_MESSAGE_COMPILE = 3,
-    JC_MESSAGE_ANSWER = 4
+    JC_MESSAGE_ANSWER = 4,
+    JC_MESSAGE_PULSE = 5,
+    JC_MESSAGE_CRASH = 6,
+    JC_MESSAGE_FULL = 7
 };
 
 struct jc_message {
     uint32_t version;
     enum jc_message_type type;
+    uint32_t number;
     uint64_t id;
-    char *data; // the content; released with free
+    char *data; // the content, with a NUL behind it; released with free. NULL: it has none
     size_t size;
+    int kept; // the descriptor behind the content, to be closed; -1 for none
 };
 
-// Sends a message. Only the packet can block, and only where the peer lets packets pile up.
-// JC_ERROR_WORKER: the peer is gone. JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY, JC_ERROR_IO.
-enum jc_result jc_message_send(int socket, enum jc_message_type type, uint64_t id,
-                               const struct jc_buffer *content, struct jc_error *error);
+// Sends a message. `content` may be NULL, `kept` -1; that descriptor stays the caller's. Only the
+// packet can block, and only where the peer lets packets pile up; a message without a content never
+// does, but is lost then. JC_ERROR_WORKER: the peer is gone. JC_ERROR_LIMIT,
+// JC_ERROR_OUT_OF_MEMORY, JC_ERROR_IO.
+enum jc_result jc_message_send(int socket, enum jc_message_type type, uint32_t number, uint64_t id,
+                               const struct jc_buffer *content, int kept, struct jc_error *error);
 
 // Receives one. JC_ERROR_NOT_FOUND: none is there now, on a socket that does not block.
 // JC_ERROR_WORKER: the peer is gone. JC_ERROR_CORRUPT: what it sent is not a message.
 // JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY: there is no room for it here; it is lost.
+// On failure the message is empty.
 enum jc_result jc_message_receive(int socket, struct jc_message *message, struct jc_error *error);
+
+// Closes what was kept, too. Accepts an empty one.
+void jc_message_finish(struct jc_message *message);
+
+// Writes the packet of a message without content, for where no more than send may be called: in a
+// signal handler.
+#define JC_PACKET_SIZE 24
+void jc_packet_write(unsigned char packet[static JC_PACKET_SIZE], enum jc_message_type type,
+                     uint32_t number, uint64_t id);
 
 // A header that is given to the compiler in memory.
 struct jc_job_header {
@@ -69,6 +100,7 @@ struct jc_job {
     size_t num_options;
     const struct jc_job_header *headers;
     size_t num_headers;
+    bool pch; // keep what the headers at the head of the source come to, for the next such job
 };
 
 // What became of it. Strings are never NULL in a decoded answer.

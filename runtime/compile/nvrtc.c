@@ -1,21 +1,17 @@
 #include "nvrtc.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <xxhash.h>
-
+#include "build.h"
 #include "cache/clock.h"
 #include "cache/report.h"
 #include "cubin.h"
@@ -26,7 +22,9 @@ enum { NVRTC_OUT_OF_MEMORY = 1, NVRTC_INVALID_OPTION = 5, NVRTC_COMPILATION = 6 
 
 struct jc_nvrtc {
     void *library;
+    char *opened; // as the loader calls it
     char *file;
+    char *builtins; // their file
     char *build;
     int major, minor;
     int *archs;
@@ -141,116 +139,20 @@ static char *open_builtins(const struct jc_nvrtc *nvrtc, char name[static 64], c
     return found;
 }
 
-// --- build ids -----------------------------------------------------------------------------------
-//
-// A linker's build id is a note: u32 name size, u32 id size, u32 type, then name and id, each
-// padded to four bytes. The notes are found through the program headers of a file that is mapped
-// whole, of which nothing is believed before it was compared with the file's size.
-
-struct mapped_file {
-    const unsigned char *data;
-    size_t size;
-};
-
-static bool map_file(const char *path, struct mapped_file *file)
-{
-    *file = (struct mapped_file){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size > 0) {
-        void *data = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data != MAP_FAILED)
-            *file = (struct mapped_file){.data = data, .size = (size_t) status.st_size};
-    }
-    if (fd >= 0)
-        close(fd);
-    return file->data;
-}
-
-// Looks through the notes at [offset, offset + size).
-static bool find_id(const struct mapped_file *file, uint64_t offset, uint64_t size,
-                    const unsigned char **id, size_t *id_size)
-{
-    if (offset > file->size || size > file->size - offset)
-        return false;
-    const unsigned char *at = file->data + offset;
-    while (size >= sizeof(Elf64_Nhdr)) {
-        Elf64_Nhdr note;
-        memcpy(&note, at, sizeof(note));
-        uint64_t name = ((uint64_t) note.n_namesz + 3) & ~UINT64_C(3);
-        uint64_t content = ((uint64_t) note.n_descsz + 3) & ~UINT64_C(3);
-        if (name + content > size - sizeof(note))
-            return false;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4
-            && memcmp(at + sizeof(note), "GNU", 4) == 0 && note.n_descsz >= 8) {
-            *id = at + sizeof(note) + name;
-            *id_size = note.n_descsz;
-            return true;
-        }
-        at += sizeof(note) + name + content;
-        size -= sizeof(note) + name + content;
-    }
-    return false;
-}
-
-static bool find_build_id(const struct mapped_file *file, const unsigned char **id, size_t *id_size)
-{
-    Elf64_Ehdr header;
-    if (file->size < sizeof(header))
-        return false;
-    memcpy(&header, file->data, sizeof(header));
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64
-        || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > file->size
-        || (uint64_t) header.e_phnum * sizeof(Elf64_Phdr) > file->size - header.e_phoff)
-        return false;
-    for (size_t i = 0; i < header.e_phnum; i++) {
-        Elf64_Phdr segment;
-        memcpy(&segment, file->data + header.e_phoff + i * sizeof(segment), sizeof(segment));
-        if (segment.p_type == PT_NOTE
-            && find_id(file, segment.p_offset, segment.p_filesz, id, id_size))
-            return true;
-    }
-    return false;
-}
-
-static bool append_build(struct jc_buffer *build, const char *path)
-{
-    struct mapped_file file;
-    if (!map_file(path, &file))
-        return false;
-    const unsigned char *id;
-    size_t id_size;
-    if (find_build_id(&file, &id, &id_size)) {
-        for (size_t i = 0; i < id_size; i++)
-            jc_buffer_print(build, "%02x", id[i]);
-    } else {
-        XXH128_hash_t hash = XXH3_128bits(file.data, file.size);
-        jc_buffer_print(build, "%016llx%016llx", (unsigned long long) hash.high64,
-                        (unsigned long long) hash.low64);
-    }
-    munmap((void *) (uintptr_t) file.data, file.size);
-    return true;
-}
-
 static enum jc_result identify(struct jc_nvrtc *nvrtc, struct jc_error *error)
 {
     char name[64];
     const char *reason;
-    char *builtins = open_builtins(nvrtc, name, &reason);
-    if (!builtins)
+    nvrtc->builtins = open_builtins(nvrtc, name, &reason);
+    if (!nvrtc->builtins)
         return jc_fail(error, JC_ERROR_TOOLCHAIN,
                        "it needs %s beside it (%s); install both from one package", name, reason);
-    struct jc_buffer build = {0};
-    bool read = append_build(&build, nvrtc->file);
-    jc_buffer_string(&build, "+");
-    read = read && append_build(&build, builtins);
-    free(builtins);
-    nvrtc->build = jc_buffer_take(&build);
-    if (!nvrtc->build)
-        return jc_fail_memory(error);
-    if (read)
+    nvrtc->build = jc_build_read(nvrtc->file, nvrtc->builtins);
+    if (nvrtc->build)
         return JC_OK;
-    return jc_fail(error, JC_ERROR_TOOLCHAIN, "its file cannot be read: %s", strerror(errno));
+    return errno == ENOMEM ? jc_fail_memory(error)
+                           : jc_fail(error, JC_ERROR_TOOLCHAIN, "its file cannot be read: %s",
+                                     strerror(errno));
 }
 
 static enum jc_result list_archs(struct jc_nvrtc *nvrtc, struct jc_error *error)
@@ -282,8 +184,9 @@ static enum jc_result open_library(struct jc_nvrtc *nvrtc, const char *file, str
     if (!symbol || !dladdr(symbol, &info) || !info.dli_fname)
         return jc_fail(error, JC_ERROR_TOOLCHAIN, "not NVRTC: it has no nvrtcVersion");
     memcpy(&nvrtc->version, &symbol, sizeof(symbol));
+    nvrtc->opened = strdup(info.dli_fname);
     nvrtc->file = resolved(info.dli_fname);
-    if (!nvrtc->file)
+    if (!nvrtc->opened || !nvrtc->file)
         return jc_fail_memory(error);
 
     if (nvrtc->version(&nvrtc->major, &nvrtc->minor) != 0)
@@ -325,7 +228,9 @@ void jc_nvrtc_destroy(struct jc_nvrtc **nvrtc)
         dlclose((*nvrtc)->library);
     free((*nvrtc)->archs);
     free((*nvrtc)->build);
+    free((*nvrtc)->builtins);
     free((*nvrtc)->file);
+    free((*nvrtc)->opened);
     free(*nvrtc);
     *nvrtc = NULL;
 }
@@ -341,6 +246,16 @@ const char *jc_nvrtc_file(const struct jc_nvrtc *nvrtc)
     return nvrtc->file;
 }
 
+const char *jc_nvrtc_opened(const struct jc_nvrtc *nvrtc)
+{
+    return nvrtc->opened;
+}
+
+const char *jc_nvrtc_builtins(const struct jc_nvrtc *nvrtc)
+{
+    return nvrtc->builtins;
+}
+
 const char *jc_nvrtc_build(const struct jc_nvrtc *nvrtc)
 {
     return nvrtc->build;
@@ -354,6 +269,27 @@ const int *jc_nvrtc_archs(const struct jc_nvrtc *nvrtc, size_t *count)
 
 // --- compiling -----------------------------------------------------------------------------------
 
+// The most of a log that is handed on, and how much of it is its end, where the assembler speaks. A
+// template that goes wrong in a deep recursion can make NVRTC write hundreds of megabytes.
+#define LOG_MAX ((size_t) 1 << 20)
+#define LOG_END (LOG_MAX / 4)
+
+// Leaves out the middle of a log that is too long, between two ends of lines.
+static char *cut_log(const char *log, size_t size)
+{
+    struct jc_buffer cut = {0};
+    size_t head = LOG_MAX - LOG_END, tail = size - LOG_END;
+    const char *line = memrchr(log, '\n', head);
+    head = line ? (size_t) (line - log) + 1 : head;
+    line = memchr(log + tail - 1, '\n', LOG_END);
+    tail = line ? (size_t) (line - log) + 1 : tail;
+    jc_buffer_append(&cut, log, head);
+    jc_buffer_print(&cut, "%s[%zu bytes of the compiler's log are left out]\n",
+                    log[head - 1] == '\n' ? "" : "\n", tail - head);
+    jc_buffer_append(&cut, log + tail, size - tail);
+    return jc_buffer_take(&cut);
+}
+
 static char *read_log(const struct jc_nvrtc *nvrtc, nvrtc_program program)
 {
     size_t size = 0;
@@ -364,7 +300,12 @@ static char *read_log(const struct jc_nvrtc *nvrtc, nvrtc_program program)
         return NULL;
     log[0] = log[size] = '\0';
     nvrtc->log(program, log);
-    return log;
+    size = strlen(log);
+    if (size <= LOG_MAX)
+        return log;
+    char *cut = cut_log(log, size);
+    free(log);
+    return cut;
 }
 
 // Options are read one by one before anything is compiled, and the first unknown one ends it with

@@ -20,11 +20,16 @@ void jc_nvrtc_destroy(struct jc_nvrtc **nvrtc);
 
 void jc_nvrtc_version(const struct jc_nvrtc *nvrtc, int *major, int *minor);
 
-// The file that was opened. Lives as long as `nvrtc`, as do the next two.
+// The file that was opened. Lives as long as `nvrtc`, as do the next four.
 const char *jc_nvrtc_file(const struct jc_nvrtc *nvrtc);
 
-// "<build of the library>+<build of its builtins>", from the linker's build id or, where a file has
-// none, from its bytes.
+// The path that it was opened by, which may be a link to it.
+const char *jc_nvrtc_opened(const struct jc_nvrtc *nvrtc);
+
+// The file of its builtins.
+const char *jc_nvrtc_builtins(const struct jc_nvrtc *nvrtc);
+
+// As jc_build_read gives it.
 const char *jc_nvrtc_build(const struct jc_nvrtc *nvrtc);
 
 // The numbers of the architectures it compiles for, such as 90.

@@ -10,6 +10,8 @@
 void jc_toolchain_finish(struct jc_toolchain *toolchain)
 {
     free(toolchain->nvrtc);
+    free(toolchain->opened);
+    free(toolchain->builtins);
     free(toolchain->build);
     free(toolchain->archs);
     free(toolchain->include);
@@ -25,6 +27,8 @@ void jc_toolchain_encode(const struct jc_toolchain *toolchain, struct jc_buffer 
     jc_buffer_field_string(content, toolchain->nvrtc);
     jc_buffer_u32(content, (uint32_t) toolchain->major);
     jc_buffer_u32(content, (uint32_t) toolchain->minor);
+    jc_buffer_field_string(content, toolchain->opened);
+    jc_buffer_field_string(content, toolchain->builtins);
     jc_buffer_field_string(content, toolchain->build);
     jc_buffer_u32(content, (uint32_t) toolchain->num_archs);
     for (size_t i = 0; i < toolchain->num_archs; i++)
@@ -65,6 +69,8 @@ static bool identify(struct jc_toolchain *toolchain)
     jc_buffer_print(&text, "%d.%d\n%s\n%s\n%s\n%d %d\n", toolchain->major, toolchain->minor,
                     toolchain->build, toolchain->append_flags, toolchain->include,
                     toolchain->random_seed, toolchain->resource_usage);
+    for (size_t i = 0; i < toolchain->num_roots; i++)
+        jc_buffer_print(&text, "%s\n", toolchain->roots[i]);
     bool made = !text.failed;
     if (made)
         toolchain->identity = jc_key_of(text.data, text.size);
@@ -78,6 +84,8 @@ enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain
     toolchain->nvrtc = jc_reader_copy(reader);
     toolchain->major = read_int(reader, 9999);
     toolchain->minor = read_int(reader, 9999);
+    toolchain->opened = jc_reader_copy(reader);
+    toolchain->builtins = jc_reader_copy(reader);
     toolchain->build = jc_reader_copy(reader);
     toolchain->archs = read_archs(reader, &toolchain->num_archs);
     toolchain->include = jc_reader_copy(reader);
@@ -96,8 +104,24 @@ enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain
     return JC_ERROR_CORRUPT;
 }
 
+bool jc_toolchain_copy(const struct jc_toolchain *toolchain, struct jc_toolchain *copy)
+{
+    struct jc_buffer content = {0};
+    jc_toolchain_encode(toolchain, &content);
+    struct jc_reader reader = {.at = content.data, .left = content.size};
+    *copy = (struct jc_toolchain){0};
+    bool copied = !content.failed && jc_toolchain_decode(&reader, copy) == JC_OK;
+    jc_buffer_finish(&content);
+    return copied;
+}
+
 bool jc_toolchain_same(const struct jc_toolchain *a, const struct jc_toolchain *b)
 {
+    if (a->num_roots != b->num_roots)
+        return false;
+    for (size_t i = 0; i < a->num_roots; i++)
+        if (strcmp(a->roots[i], b->roots[i]) != 0)
+            return false;
     return a->major == b->major && a->minor == b->minor && strcmp(a->build, b->build) == 0
         && strcmp(a->append_flags, b->append_flags) == 0 && strcmp(a->include, b->include) == 0
         && a->random_seed == b->random_seed && a->resource_usage == b->resource_usage;

@@ -15,6 +15,8 @@
 struct jc_toolchain {
     char *nvrtc; // the file
     int major, minor;
+    char *opened;   // the path that it was found by, which may be a link
+    char *builtins; // their file
     char *build;
     int *archs; // numbers, such as 90, ascending
     size_t num_archs;
@@ -36,6 +38,9 @@ void jc_toolchain_finish(struct jc_toolchain *toolchain);
 void jc_toolchain_encode(const struct jc_toolchain *toolchain, struct jc_buffer *content);
 // JC_ERROR_CORRUPT, with an empty toolchain left.
 enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain *toolchain);
+
+// False: out of memory, with an empty toolchain left.
+bool jc_toolchain_copy(const struct jc_toolchain *toolchain, struct jc_toolchain *copy);
 
 // Whether keys formed for one hold for the other.
 bool jc_toolchain_same(const struct jc_toolchain *a, const struct jc_toolchain *b);

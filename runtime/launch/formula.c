@@ -280,8 +280,8 @@ enum jc_result jc_formula_interpret(const struct jc_formula *formula, const int6
 {
     const struct jc_formula_source *source = formula->source;
     const struct jc_known *known = source->known;
-    int64_t all[JC_MAX_SLOTS];
-    assert(known->num_slots <= JC_MAX_SLOTS);
+    int64_t all[JC_MAX_EXPRESSION_SLOTS];
+    assert(known->num_slots <= JC_MAX_EXPRESSION_SLOTS);
     for (size_t i = 0; i < source->expression->num_uses; i++) {
         unsigned slot = source->expression->uses[i];
         all[slot] = known->is_known[slot] ? known->numbers[slot] : slots[slot];

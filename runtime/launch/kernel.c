@@ -48,7 +48,7 @@ static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *va
         .symbol = obtained->symbol,
         .nvrtc_major = obtained->nvrtc_major,
         .nvrtc_minor = obtained->nvrtc_minor,
-        .from_cache = !obtained->compiled,
+        .from_cache = obtained->record.payload,
         .dynamic_shared = jc_shape_dynamic_shared(&variant->shape),
         .large_cluster = jc_shape_has_large_cluster(&variant->shape),
     };
@@ -57,8 +57,7 @@ static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *va
     enum jc_result result =
         jc_device_load(kernel->device, &params, module, &fresh, &elapsed_ns, error);
     pthread_mutex_lock(&kernel->lock);
-    kernel->counts.compiles += obtained->compiled;
-    kernel->counts.hits += !obtained->compiled;
+    kernel->counts.hits += obtained->record.payload != NULL;
     kernel->counts.loads += result == JC_OK && fresh;
     kernel->counts.load_ns += elapsed_ns;
     pthread_mutex_unlock(&kernel->lock);
@@ -115,28 +114,32 @@ static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
     return result;
 }
 
-// `obtained` is what was found ahead, or of which nothing was.
-static enum jc_result make(struct jc_kernel *kernel, struct jc_variant *variant,
-                           struct jc_obtained *obtained, struct jc_error *error)
+// Loads what was obtained, and lists it. Another thread may have been quicker; then what it listed
+// is in `*out`, and `variant` not needed.
+static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant *variant,
+                                    const struct jc_obtained *obtained,
+                                    const struct jc_variant **out, struct jc_error *error)
 {
-    enum jc_result result = JC_OK;
     const struct jc_module *module = NULL;
-    if (!obtained->cubin) {
-        jc_obtained_finish(obtained);
-        result = jc_source_obtain(&kernel->source, &variant->specialization,
-                                  jc_kernel_arch(kernel), obtained, error);
-    }
-    if (result == JC_OK)
+    pthread_mutex_lock(&kernel->making);
+    enum jc_result result = JC_OK;
+    *out = find(kernel, &variant->specialization);
+    if (!*out) {
         result = load(kernel, variant, obtained, &module, error);
-    jc_obtained_finish(obtained);
-    if (result == JC_OK)
-        result = jc_variant_bind(variant, module, error);
-    return result == JC_OK ? list(kernel, variant, error) : result;
+        if (result == JC_OK)
+            result = jc_variant_bind(variant, module, error);
+        if (result == JC_OK)
+            result = list(kernel, variant, error);
+        *out = result == JC_OK ? variant : NULL;
+    }
+    pthread_mutex_unlock(&kernel->making);
+    return result;
 }
 
+// `obtained` is what was found ahead, or of which nothing was; it is to be finished.
 static enum jc_result make_of(struct jc_kernel *kernel, const struct jc_specialization *of,
-                              struct jc_obtained *obtained, const struct jc_variant **out,
-                              struct jc_error *error)
+                              enum jc_priority priority, struct jc_obtained *obtained,
+                              const struct jc_variant **out, struct jc_error *error)
 {
     *out = find(kernel, of);
     if (*out)
@@ -144,25 +147,36 @@ static enum jc_result make_of(struct jc_kernel *kernel, const struct jc_speciali
     int saved = errno;
     struct jc_variant *variant = NULL;
     enum jc_result result = jc_variant_create(kernel, of, &variant, error);
+    if (result == JC_OK && !obtained->cubin) {
+        jc_obtained_finish(obtained);
+        result = jc_source_obtain(&kernel->source, &variant->specialization,
+                                  jc_kernel_arch(kernel), priority, obtained, error);
+        pthread_mutex_lock(&kernel->lock);
+        kernel->counts.compiles += obtained->compiled;
+        pthread_mutex_unlock(&kernel->lock);
+    }
     if (result == JC_OK)
-        result = make(kernel, variant, obtained, error);
-    if (result != JC_OK) {
+        result = load_and_list(kernel, variant, obtained, out, error);
+    if (*out != variant)
         jc_variant_destroy(&variant);
+    if (result != JC_OK) {
         pthread_mutex_lock(&kernel->lock);
         kernel->counts.failures++;
         kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
         pthread_mutex_unlock(&kernel->lock);
     }
-    *out = variant;
     errno = saved;
     return result;
 }
 
 enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
-                              const struct jc_variant **variant, struct jc_error *error)
+                              enum jc_priority priority, const struct jc_variant **variant,
+                              struct jc_error *error)
 {
-    struct jc_obtained nothing = {0};
-    return make_of(kernel, of, &nothing, variant, error);
+    struct jc_obtained obtained = {0};
+    enum jc_result result = make_of(kernel, of, priority, &obtained, variant, error);
+    jc_obtained_finish(&obtained);
+    return result;
 }
 
 // --- making a kernel -----------------------------------------------------------------------------
@@ -271,7 +285,24 @@ static enum jc_result make_generic(struct jc_kernel *kernel, struct jc_error *er
     static const struct jc_facet no_facets[JC_MAX_ARGUMENTS];
     const struct jc_specialization generic = {kernel->tmpl, kernel->fallback, no_facets};
     const struct jc_variant *variant;
-    return jc_kernel_make(kernel, &generic, &variant, error);
+    return jc_kernel_make(kernel, &generic, JC_PRIORITY_WARMUP, &variant, error);
+}
+
+// Reads the source and makes the generic variant; once more where NVRTC turns out to be another
+// than the cache remembered.
+static enum jc_result read_and_make(struct jc_kernel *kernel, struct jc_error *error)
+{
+    enum jc_result result = JC_OK;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        result = jc_source_init(&kernel->source, kernel->device->context, kernel->tmpl, error);
+        if (result == JC_OK)
+            result = make_generic(kernel, error);
+        if (result != JC_ERROR_TOOLCHAIN || !jc_source_is_outdated(&kernel->source))
+            break;
+        if (attempt == 0)
+            jc_source_finish(&kernel->source);
+    }
+    return result;
 }
 
 static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_params *params,
@@ -288,10 +319,8 @@ static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_para
         result = jc_table_init(&kernel->table, kernel->scheme.num_words, error);
     if (result == JC_OK)
         result = keep_settings(kernel, params, bound, error);
-    if (result == JC_OK)
-        result = jc_source_init(&kernel->source, kernel->device->context, kernel->tmpl, error);
     kernel->counts.arguments = kernel->scheme.num_passed;
-    return result == JC_OK ? make_generic(kernel, error) : result;
+    return result == JC_OK ? read_and_make(kernel, error) : result;
 }
 
 static enum jc_result check_params(const struct jc_kernel_params *params, struct jc_error *error)
@@ -394,10 +423,7 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
     struct jc_wanted wanted;
     const struct jc_variant *variant;
     jc_kernel_want(kernel, jc_call_words(&kernel->scheme, &call), &wanted);
-    pthread_mutex_lock(&kernel->making);
-    result = jc_kernel_make(kernel, &wanted.specialization, &variant, error);
-    pthread_mutex_unlock(&kernel->making);
-    return result;
+    return jc_kernel_make(kernel, &wanted.specialization, JC_PRIORITY_WARMUP, &variant, error);
 }
 
 // A plan takes pointers for aligned ones that are not null, or of one with `align: either` tries
@@ -447,17 +473,8 @@ static void find_ahead(struct jc_kernel *kernel, struct batch *batch)
         const struct jc_specialization *of = &batch->wanted[i].specialization;
         missing[i] = find(kernel, of) ? NULL : of;
     }
-    pthread_mutex_lock(&kernel->making);
     jc_source_find_several(&kernel->source, missing, batch->count, jc_kernel_arch(kernel),
                            batch->obtained);
-    pthread_mutex_unlock(&kernel->making);
-}
-
-static uint64_t num_compiles(struct jc_kernel *kernel)
-{
-    struct jc_kernel_info info;
-    jc_kernel_info(kernel, &info);
-    return info.compiles;
 }
 
 // The first failure's text is the warm-up's. Answers whether it is the generic variant.
@@ -466,12 +483,9 @@ static bool warm_one(struct jc_kernel *kernel, const struct jc_specialization *o
                      enum jc_result *first_failure, struct jc_error *error)
 {
     const struct jc_variant *variant;
-    pthread_mutex_lock(&kernel->making);
-    uint64_t compiles = num_compiles(kernel);
-    enum jc_result result = make_of(kernel, of, obtained, &variant,
+    enum jc_result result = make_of(kernel, of, JC_PRIORITY_WARMUP, obtained, &variant,
                                     *first_failure == JC_OK ? error : NULL);
-    report->compiled += num_compiles(kernel) - compiles;
-    pthread_mutex_unlock(&kernel->making);
+    report->compiled += obtained->compiled;
     report->planned++;
     report->loaded += result == JC_OK;
     report->failed += result != JC_OK;

@@ -44,10 +44,12 @@ struct jc_kernel {
     struct jc_setting *parameters, *ranges; // for plans: those given, and bound numbers
     size_t num_parameters, num_ranges;
 
-    // Held while a variant is made, so that each is made once. Never held by a launch that does not
-    // make one. Taken before `lock`, the context's lock and the device's.
-    pthread_mutex_t making;
     struct jc_source source;
+
+    // Held while a variant is loaded and listed, so that each is once; not while it is looked for
+    // or compiled. Never held by a launch that does not make one. Taken before `lock` and the
+    // device's.
+    pthread_mutex_t making;
 
     // Held for moments. Guards what follows, and writes to the table.
     pthread_mutex_t lock;
@@ -64,10 +66,11 @@ _Static_assert(offsetof(struct jc_kernel, table.root) % JC_LINE == 0 &&
                "what every launch reads is a line");
 
 // Finds the variant loaded, or makes it: obtains, loads and lists it, and sends the calls that want
-// it there, and those that it serves better than another does. `making` is held, `lock` is not.
+// it there, and those that it serves better than another does. Neither `making` nor `lock` is held.
 // The errors of jc_kernel_create.
 enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
-                              const struct jc_variant **variant, struct jc_error *error);
+                              enum jc_priority priority, const struct jc_variant **variant,
+                              struct jc_error *error);
 
 // Room for a specialization on the stack.
 struct jc_wanted {

@@ -16,23 +16,17 @@ void jc_kernel_want(const struct jc_kernel *kernel, const uint64_t *words,
 
 // --- the error of policy `fail` ------------------------------------------------------------------
 
-// The key that a record of the wanted variant has, or "" where it cannot be formed right now: this
-// is no time to wait for whoever compiles.
-static void format_key(struct jc_kernel *kernel, const struct jc_specialization *wanted,
+// The key that a record of the wanted variant has; "" where there is no memory to form it.
+static void format_key(const struct jc_kernel *kernel, const struct jc_specialization *wanted,
                        char string[JC_KEY_STRING_SIZE])
 {
-    struct jc_context *context = kernel->source.context;
     struct jc_unit unit;
     string[0] = '\0';
-    if (pthread_mutex_trylock(&context->lock) != 0)
+    if (jc_unit_init(&unit, wanted, kernel->source.toolchain, &kernel->source.closure,
+                     jc_kernel_arch(kernel), NULL) != JC_OK)
         return;
-    if (context->compiler &&
-        jc_unit_init(&unit, wanted, jc_compiler_toolchain(context->compiler),
-                     &kernel->source.closure, jc_kernel_arch(kernel), NULL) == JC_OK) {
-        jc_key_format(&unit.key, string);
-        jc_unit_finish(&unit);
-    }
-    pthread_mutex_unlock(&context->lock);
+    jc_key_format(&unit.key, string);
+    jc_unit_finish(&unit);
 }
 
 // As options of the command: what would have planned this call.
@@ -105,30 +99,36 @@ static void stand_in(struct jc_kernel *kernel, const struct jc_call *call,
         kernel->counts.stand_ins++;
 }
 
+// What could not be made is served by another variant; the first thread that wanted it says so.
+static void do_without(struct jc_kernel *kernel, const struct jc_call *call,
+                       const struct jc_specialization *wanted, jc_service *service,
+                       const struct jc_error *error)
+{
+    pthread_mutex_lock(&kernel->lock);
+    bool served = is_served(kernel, call, service);
+    if (!served)
+        stand_in(kernel, call, wanted, true, service);
+    pthread_mutex_unlock(&kernel->lock);
+    if (!served)
+        jc_log(&kernel->source.context->log, JC_LOG_WARNING, "%s: a variant could not be made, and"
+               " %s serves its calls: %s", kernel->tmpl->name,
+               jc_service_variant(*service)->info.generic ? "the generic one"
+                                                          : "a less specific one",
+               error->text);
+}
+
 // Policy `wait`.
 static enum jc_result make(struct jc_kernel *kernel, const struct jc_call *call,
                            const struct jc_specialization *wanted, jc_service *service)
 {
     struct jc_error error;
     const struct jc_variant *variant;
-    pthread_mutex_lock(&kernel->making);
-    enum jc_result result = JC_OK;
-    if (!is_served(kernel, call, service)) {
-        result = jc_kernel_make(kernel, wanted, &variant, &error);
-        if (result == JC_OK)
-            *service = jc_kernel_service(variant, false, false);
-    }
-    if (result != JC_OK) {
-        pthread_mutex_lock(&kernel->lock);
-        stand_in(kernel, call, wanted, true, service);
-        pthread_mutex_unlock(&kernel->lock);
-        jc_log(&kernel->source.context->log, JC_LOG_WARNING, "%s: a variant could not be made, and"
-               " %s serves its calls: %s", kernel->tmpl->name,
-               jc_service_variant(*service)->info.generic ? "the generic one"
-                                                          : "a less specific one",
-               error.text);
-    }
-    pthread_mutex_unlock(&kernel->making);
+    if (is_served(kernel, call, service))
+        return JC_OK;
+    if (jc_kernel_make(kernel, wanted, JC_PRIORITY_LAUNCH, &variant, &error) == JC_OK)
+        *service = jc_kernel_service(variant, false, false);
+    else
+        do_without(kernel, call, wanted, service, &error);
     return JC_OK;
 }
 

@@ -70,7 +70,7 @@ static void find_used(const struct jc_template *tmpl, bool *used)
 struct making {
     struct jc_scheme *scheme;
     struct jc_read reads[JC_MAX_ARGUMENTS];
-    struct jc_computation computations[JC_MAX_SLOTS];
+    struct jc_computation computations[JC_MAX_EXPRESSION_SLOTS];
     struct jc_fact facts[JC_MAX_ARGUMENTS * JC_MAX_FACETS];
     struct jc_formula *formulas;
     struct jc_formula_source *sources; // of the formulas
@@ -164,7 +164,7 @@ static enum jc_result take_arguments(struct making *making, const void *const *b
 {
     struct jc_scheme *scheme = making->scheme;
     const struct jc_template *tmpl = scheme->tmpl;
-    bool used[JC_MAX_SLOTS] = {false};
+    bool used[JC_MAX_EXPRESSION_SLOTS] = {false};
     find_used(tmpl, used);
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &tmpl->arguments[i];
@@ -330,7 +330,7 @@ static enum jc_result order_computed(struct making *making)
 static void find_followers(struct making *making)
 {
     struct jc_scheme *scheme = making->scheme;
-    bool follows[JC_MAX_SLOTS] = {false};
+    bool follows[JC_MAX_EXPRESSION_SLOTS] = {false};
     for (size_t i = 0; i < scheme->num_computed; i++) {
         const struct jc_computation *computation = &making->computations[i];
         bool *its = &follows[computation->slot];

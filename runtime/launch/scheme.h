@@ -137,7 +137,7 @@ enum jc_result jc_scheme_refuse_width(const struct jc_scheme *scheme, size_t ind
 // What a call comes to. Only what the scheme names is set.
 struct jc_call {
     uint64_t word; // of a usual scheme the only one, close to the slots that it is made from
-    int64_t slots[JC_MAX_SLOTS];
+    int64_t slots[JC_MAX_EXPRESSION_SLOTS];
     uint64_t words[JC_MAX_WORDS]; // of another
 };
 

@@ -17,4 +17,16 @@ struct jc_specialization {
 // out of memory.
 char *jc_specialization_text(const struct jc_specialization *specialization);
 
+// Reads the canonical text of a specialization of `tmpl` back. What is read lives in the arena.
+// JC_ERROR_CORRUPT: it is none, or not in the one spelling; the text says where.
+// JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_specialization_read(struct jc_arena *arena, const struct jc_template *tmpl,
+                                      const char *text, size_t size,
+                                      struct jc_specialization *specialization,
+                                      struct jc_error *error);
+
+// Whether it is right for every call: it has no facets, and dispatched parameters at their
+// fallback.
+bool jc_specialization_is_generic(const struct jc_specialization *specialization);
+
 #endif

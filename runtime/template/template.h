@@ -65,12 +65,19 @@ struct jc_launch_shape {
 
 #define JC_MAX_ARGUMENTS 256
 #define JC_MAX_PARAMETERS 64
-#define JC_MAX_SLOTS (JC_MAX_ARGUMENTS + JC_MAX_PARAMETERS) // of expressions
+#define JC_MAX_EXPRESSION_SLOTS (JC_MAX_ARGUMENTS + JC_MAX_PARAMETERS)
 #define JC_MAX_VALUES 256
 #define JC_MAX_DISPATCH 64
 #define JC_MAX_OPTIONS 64
 #define JC_MAX_INCLUDE 32
 #define JC_MAX_SOURCE_BYTES ((size_t) 4 << 20)
+
+// A file as a compile reads it: its includes are respelled, see runtime/compile/include.h.
+struct jc_template_file {
+    const char *name; // "" for the source
+    const char *text; // of `size` bytes, then a NUL
+    size_t size;
+};
 
 struct jc_template {
     struct jc_arena arena; // everything below lives here
@@ -89,6 +96,9 @@ struct jc_template {
     size_t num_options;
     const char *const *include; // folders, already joined with dir
     size_t num_include;
+    // The source, then its own headers, where a cache gave them: then no folder is looked at.
+    const struct jc_template_file *files;
+    size_t num_files;
     struct jc_parameter *parameters;
     size_t num_parameters;
     struct jc_argument *arguments;

@@ -1,0 +1,828 @@
+#include "crew.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "cache/clock.h"
+#include "cache/report.h"
+#include "machine.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+
+// Starting includes reading NVRTC, 110 MB, from wherever it lies.
+#define START_TIMEOUT_NS (60 * SECOND_NS)
+#define END_TIMEOUT_NS (2 * SECOND_NS)
+#define GROW_AGAIN_NS SECOND_NS
+#define LOOK_AGAIN_NS (SECOND_NS / 200)
+#define MAX_ATTEMPTS 2
+
+// How long a job waits for a slot of the node before it goes on without.
+static const uint64_t patience_ns[JC_NUM_PRIORITIES] = {
+    [JC_PRIORITY_LAUNCH] = SECOND_NS / 10,
+    [JC_PRIORITY_WARMUP] = 10 * SECOND_NS,
+    [JC_PRIORITY_BACKGROUND] = 60 * SECOND_NS,
+};
+
+static void note(struct jc_compiler *compiler, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void note(struct jc_compiler *compiler, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    jc_buffer_print(&compiler->notes, "%s\n", line);
+}
+
+// --- jobs ----------------------------------------------------------------------------------------
+
+void jc_compile_destroy(struct jc_compile *compile)
+{
+    jc_buffer_finish(&compile->content);
+    jc_job_answer_finish(&compile->answer);
+    free(compile);
+}
+
+static struct jc_compile *pop(struct jc_queue *queue)
+{
+    struct jc_compile *job = queue->first;
+    queue->first = job->next;
+    if (!queue->first)
+        queue->last = &queue->first;
+    queue->size--;
+    return job;
+}
+
+static void push_front(struct jc_queue *queue, struct jc_compile *job)
+{
+    job->next = queue->first;
+    queue->first = job;
+    if (!job->next)
+        queue->last = &job->next;
+    queue->size++;
+}
+
+// Hands a job's answer to whoever waits for it.
+static void deliver(struct jc_compile *job)
+{
+    struct jc_mailbox *mailbox = job->mailbox;
+    if (!mailbox) {
+        jc_compile_destroy(job);
+        return;
+    }
+    job->next = NULL;
+    *mailbox->last = job;
+    mailbox->last = &job->next;
+    pthread_cond_signal(&mailbox->arrived);
+}
+
+// Ends a job without an answer from a worker.
+static void fail(struct jc_compile *job, enum jc_result result, bool lasting, const char *text)
+{
+    jc_job_answer_finish(&job->answer);
+    job->answer.result = result;
+    job->answer.text = strdup(text);
+    job->lasting = lasting;
+    deliver(job);
+}
+
+// The queues that a kind of workers serves.
+static bool is_for(enum jc_priority priority, bool background)
+{
+    return (priority == JC_PRIORITY_BACKGROUND) == background;
+}
+
+static void fail_waiting(struct jc_compiler *compiler, bool background, enum jc_result result,
+                         const char *text)
+{
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
+        while (is_for(i, background) && compiler->queues[i].first)
+            fail(pop(&compiler->queues[i]), result, false, text);
+}
+
+// --- slots ---------------------------------------------------------------------------------------
+
+// Workers that have a slot while they start or work.
+static unsigned count_slots(const struct jc_compiler *compiler)
+{
+    unsigned count = 0;
+    for (const struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
+        count += worker->slot >= 0;
+    return count;
+}
+
+// A slot for work of a priority; -1: not now.
+static int take_slot(struct jc_compiler *compiler, enum jc_priority priority)
+{
+    if (count_slots(compiler) >= compiler->limit)
+        return -1;
+    if (!compiler->slots)
+        return 0;
+    int slot = jc_slots_take(compiler->slots, compiler->limit, priority);
+    compiler->wished[priority] = slot < 0;
+    return slot;
+}
+
+static void give_slot(struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    if (worker->slot >= 0 && compiler->slots)
+        jc_slots_give(compiler->slots, worker->slot);
+    worker->slot = -1;
+}
+
+static void forget_wishes(struct jc_compiler *compiler)
+{
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++) {
+        if (!compiler->wished[i] || compiler->queues[i].first)
+            continue;
+        jc_slots_forget(compiler->slots, i);
+        compiler->wished[i] = false;
+    }
+}
+
+// --- how a worker ends ---------------------------------------------------------------------------
+
+static void unlink_worker(struct jc_compiler *compiler, const struct jc_worker *worker)
+{
+    struct jc_worker **link = &compiler->workers;
+    while (*link != worker)
+        link = &(*link)->next;
+    *link = worker->next;
+}
+
+static bool has_worker(const struct jc_compiler *compiler, bool background)
+{
+    const struct jc_worker *worker = compiler->workers;
+    while (worker && (worker->background != background || worker->state == JC_WORKER_ENDING))
+        worker = worker->next;
+    return worker;
+}
+
+// What is said of a worker that ended, `how` being what the kernel says.
+static void tell_end(const struct jc_compiler *compiler, const struct jc_worker *worker,
+                     const char *how, int number, char *text, size_t size)
+{
+    static const char who[] = "the compile worker";
+    if (worker->why[0])
+        snprintf(text, size, "%s %s", who, worker->why);
+    else if (worker->full_mib)
+        snprintf(text, size, "%s grew to %u MiB of memory, past its limit of %llu MiB"
+                 " (JITCACHE_COMPILE_BYTES), and ended", who, worker->full_mib,
+                 (unsigned long long) (compiler->memory_bytes >> 20));
+    else if (worker->signal)
+        snprintf(text, size, "%s crashed: signal %d (%s)", who, worker->signal,
+                 strsignal(worker->signal));
+    else if (number == SIGKILL)
+        snprintf(text, size, "%s was killed by signal 9 from outside, as the kernel does where"
+                 " memory runs out", who);
+    else
+        snprintf(text, size, "%s %s without a word", who, how);
+}
+
+// What becomes of the job of a worker that ended while it was at it.
+static void settle_job(struct jc_compiler *compiler, struct jc_worker *worker, int number,
+                       const char *text)
+{
+    struct jc_compile *job = worker->job;
+    worker->job = NULL;
+    if (!job)
+        return;
+    bool by_itself = worker->full_mib || worker->signal
+        || (!worker->blameless && number != SIGKILL);
+    bool final = worker->final || worker->full_mib || job->attempts >= MAX_ATTEMPTS;
+    if (!job->mailbox || final)
+        fail(job, JC_ERROR_WORKER, by_itself || (worker->final && !worker->blameless), text);
+    else
+        push_front(&compiler->queues[job->priority], job);
+}
+
+// One that cannot even start would fail every job alike.
+static void fail_start(struct jc_compiler *compiler, const struct jc_worker *worker,
+                       const char *text)
+{
+    if (!compiler->greeted) {
+        if (compiler->result == JC_OK)
+            compiler->result = jc_fail(
+                &compiler->error, JC_ERROR_WORKER, "the compile worker %s does not start: %s; is"
+                " it the jitcache-worker of this version%s%s?", compiler->worker_file, text,
+                compiler->nvrtc[0] ? ", and a whole NVRTC that it opens at " : "",
+                compiler->nvrtc);
+        pthread_cond_broadcast(&compiler->settled);
+        return;
+    }
+    compiler->grow_ns = jc_now_ns() + GROW_AGAIN_NS;
+    if (!has_worker(compiler, worker->background))
+        fail_waiting(compiler, worker->background, JC_ERROR_WORKER, text);
+}
+
+// Collects a worker that is gone, which waits for nothing if its process has ended.
+static void collect(struct jc_compiler *compiler, struct jc_worker *worker, bool started)
+{
+    char how[96], text[320];
+    int number = jc_child_reap(&worker->child, how, sizeof(how));
+    unlink_worker(compiler, worker);
+    give_slot(compiler, worker);
+    tell_end(compiler, worker, how, number, text, sizeof(text));
+    if (compiler->greeted && !worker->dismissed && (!worker->job || worker->job->mailbox))
+        note(compiler, "%s", text);
+    settle_job(compiler, worker, number, text);
+    if (!started && !worker->dismissed)
+        fail_start(compiler, worker, text);
+    free(worker);
+}
+
+// Lets go of a worker: its process is killed unless it ends by itself, and collected when the
+// kernel says that it is gone.
+static void end_worker(struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    bool started = worker->state != JC_WORKER_STARTING;
+    epoll_ctl(compiler->epoll, EPOLL_CTL_DEL, worker->child.socket, NULL);
+    if (worker->dismissed)
+        jc_child_dismiss(&worker->child);
+    else
+        jc_child_kill(&worker->child);
+    if (worker->child.pidfd < 0 || !started) {
+        jc_child_kill(&worker->child);
+        collect(compiler, worker, started);
+        return;
+    }
+    worker->state = JC_WORKER_ENDING;
+    worker->since_ns = jc_now_ns();
+}
+
+static void end_because(struct jc_compiler *compiler, struct jc_worker *worker,
+                        const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void end_because(struct jc_compiler *compiler, struct jc_worker *worker,
+                        const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(worker->why, sizeof(worker->why), format, arguments);
+    va_end(arguments);
+    end_worker(compiler, worker);
+}
+
+// --- how a worker starts -------------------------------------------------------------------------
+
+static enum jc_result send_hello(const struct jc_compiler *compiler,
+                                 const struct jc_worker *worker, struct jc_error *error)
+{
+    struct jc_buffer content = {0};
+    jc_buffer_field_string(&content, compiler->nvrtc);
+    jc_buffer_field_string(&content, compiler->nvrtc_origin);
+    jc_buffer_u64(&content, compiler->memory_bytes);
+    jc_buffer_u32(&content, worker->background);
+    enum jc_result result = jc_message_send(worker->child.socket, JC_MESSAGE_HELLO, 0, 0, &content,
+                                            -1, error);
+    jc_buffer_finish(&content);
+    return result;
+}
+
+static bool watch(const struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = worker};
+    return epoll_ctl(compiler->epoll, EPOLL_CTL_ADD, worker->child.socket, &event) == 0
+        && (worker->child.pidfd < 0
+            || epoll_ctl(compiler->epoll, EPOLL_CTL_ADD, worker->child.pidfd, &event) == 0);
+}
+
+static enum jc_result start_worker(struct jc_compiler *compiler, bool background, int slot,
+                                   struct jc_error *error)
+{
+    struct jc_worker *worker = calloc(1, sizeof(*worker));
+    if (!worker)
+        return jc_fail_memory(error);
+    enum jc_result result =
+        jc_child_start(&worker->child, compiler->worker_file, compiler->secure, error);
+    if (result != JC_OK) {
+        free(worker);
+        return result;
+    }
+    worker->background = background;
+    if (!watch(compiler, worker))
+        result = jc_fail(error, JC_ERROR_IO, "cannot watch the compile worker: %s",
+                         strerror(errno));
+    else
+        result = send_hello(compiler, worker, error);
+    if (result != JC_OK) {
+        // A program that is no worker may be gone already; what it was says more than the socket.
+        char how[96];
+        jc_child_kill(&worker->child);
+        jc_child_reap(&worker->child, how, sizeof(how));
+        free(worker);
+        if (result == JC_ERROR_WORKER)
+            jc_fail(error, result, "the compile worker %s does not answer: it %s",
+                    compiler->worker_file, how);
+        return result;
+    }
+    worker->slot = slot;
+    worker->since_ns = worker->heard_ns = jc_now_ns();
+    worker->next = compiler->workers;
+    compiler->workers = worker;
+    return JC_OK;
+}
+
+void jc_crew_begin(struct jc_compiler *compiler)
+{
+    compiler->result = start_worker(compiler, false, -1, &compiler->error);
+    if (compiler->result != JC_OK)
+        pthread_cond_broadcast(&compiler->settled);
+}
+
+// A worker is started where there is a slot, and memory, unless it would be the first.
+static bool may_grow(const struct jc_compiler *compiler, bool background, uint64_t now)
+{
+    if (now < compiler->grow_ns || compiler->outdated)
+        return false;
+    if (!has_worker(compiler, background))
+        return true;
+    struct jc_machine machine;
+    jc_machine_read("", compiler->cores, &machine);
+    return machine.memory_bytes == 0 || machine.memory_bytes >= JC_COMPILE_BYTES;
+}
+
+// Starts another for a job that has a slot; whether the slot has been put to use.
+static bool grow(struct jc_compiler *compiler, bool background, int slot, uint64_t now)
+{
+    struct jc_error error;
+    if (!may_grow(compiler, background, now)) {
+        if (compiler->outdated && !has_worker(compiler, background))
+            fail_waiting(compiler, background, JC_ERROR_TOOLCHAIN, "NVRTC or its settings changed"
+                         " while the program ran; start it again");
+        return false;
+    }
+    enum jc_result result = start_worker(compiler, background, slot, &error);
+    if (result == JC_OK)
+        return true;
+    compiler->grow_ns = now + GROW_AGAIN_NS;
+    if (!has_worker(compiler, background))
+        fail_waiting(compiler, background, result, error.text);
+    else
+        note(compiler, "no further compile worker: %s", error.text);
+    return false;
+}
+
+// --- giving out work -----------------------------------------------------------------------------
+
+static void send_job(struct jc_compiler *compiler, struct jc_worker *worker,
+                     struct jc_compile *job, uint64_t now)
+{
+    struct jc_error error;
+    enum jc_result result = jc_message_send(worker->child.socket, JC_MESSAGE_COMPILE, 0, job->id,
+                                            &job->content, job->flight, &error);
+    if (result == JC_ERROR_WORKER) {
+        // It died between two jobs; that is not this job's doing.
+        push_front(&compiler->queues[job->priority], job);
+        end_worker(compiler, worker);
+        return;
+    }
+    if (result != JC_OK) {
+        give_slot(compiler, worker);
+        fail(job, result, false, error.text);
+        return;
+    }
+    job->attempts++;
+    worker->state = JC_WORKER_BUSY;
+    worker->job = job;
+    worker->kinship = job->kinship;
+    worker->since_ns = now;
+}
+
+// An idle worker for a job: one that has its slot already, else one that knows its kin, else the
+// one that became idle last, so that the others can end.
+static struct jc_worker *choose(const struct jc_compiler *compiler, const struct jc_compile *job)
+{
+    struct jc_worker *best = NULL;
+    unsigned best_rank = 0;
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
+        if (worker->state != JC_WORKER_IDLE || !is_for(job->priority, worker->background))
+            continue;
+        unsigned rank = 4 * (worker->slot >= 0) + 2 * (worker->kinship == job->kinship) + 1;
+        if (rank < best_rank || (rank == best_rank && worker->since_ns <= best->since_ns))
+            continue;
+        best = worker;
+        best_rank = rank;
+    }
+    return best;
+}
+
+static unsigned count_state(const struct jc_compiler *compiler, enum jc_worker_state state,
+                            bool background)
+{
+    unsigned count = 0;
+    for (const struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
+        count += worker->state == state && worker->background == background;
+    return count;
+}
+
+// Whether a job that finds no slot goes on without one. A waiting launch may do so beside what this
+// process compiles already, since a compile can take long; the others only where it does nothing.
+static bool is_impatient(const struct jc_compiler *compiler, const struct jc_compile *job,
+                         uint64_t now)
+{
+    if (now - job->submitted_ns < patience_ns[job->priority])
+        return false;
+    if (job->priority == JC_PRIORITY_LAUNCH)
+        return compiler->slotless < compiler->limit;
+    return compiler->slotless == 0 && count_slots(compiler) == 0;
+}
+
+// When a job without a slot is to be looked at again. Slots of our own come back with an answer.
+static void look_again(struct jc_compiler *compiler, const struct jc_compile *job, uint64_t now)
+{
+    uint64_t look = now + LOOK_AGAIN_NS;
+    if (count_slots(compiler) >= compiler->limit) {
+        look = job->submitted_ns + patience_ns[job->priority];
+        if (job->priority != JC_PRIORITY_LAUNCH || look <= now)
+            return;
+    }
+    if (!compiler->look_ns || look < compiler->look_ns)
+        compiler->look_ns = look;
+}
+
+// Gives the first job of a queue to a worker, or starts one for it. False: not now.
+static bool dispatch_first(struct jc_compiler *compiler, struct jc_queue *queue,
+                           size_t *num_starting, uint64_t now)
+{
+    struct jc_compile *job = queue->first;
+    bool background = job->priority == JC_PRIORITY_BACKGROUND;
+    struct jc_worker *worker = choose(compiler, job);
+    if (!worker && *num_starting > 0 && *num_starting >= queue->size)
+        return false;
+    int slot = worker && worker->slot >= 0 ? worker->slot : take_slot(compiler, job->priority);
+    if (slot < 0 && !is_impatient(compiler, job, now)) {
+        look_again(compiler, job, now);
+        return false;
+    }
+    if (!worker) {
+        bool grown = grow(compiler, background, slot, now);
+        if (!grown && slot >= 0 && compiler->slots)
+            jc_slots_give(compiler->slots, slot);
+        *num_starting += grown;
+        return grown && *num_starting < queue->size;
+    }
+    compiler->slotless += slot < 0;
+    worker->slot = slot;
+    send_job(compiler, worker, pop(queue), now);
+    return true;
+}
+
+static unsigned count_slotless(const struct jc_compiler *compiler)
+{
+    unsigned count = 0;
+    for (const struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
+        count += worker->slot < 0 && worker->state == JC_WORKER_BUSY;
+    return count;
+}
+
+void jc_crew_dispatch(struct jc_compiler *compiler, uint64_t now)
+{
+    compiler->look_ns = 0;
+    compiler->slotless = count_slotless(compiler);
+    size_t starting[2] = {count_state(compiler, JC_WORKER_STARTING, false),
+                          count_state(compiler, JC_WORKER_STARTING, true)};
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++) {
+        size_t *num_starting = &starting[i == JC_PRIORITY_BACKGROUND];
+        while (compiler->queues[i].first
+               && dispatch_first(compiler, &compiler->queues[i], num_starting, now))
+            ;
+    }
+    // A slot that a worker got while it started is of no use to it any more if others were quicker.
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
+        if (worker->state == JC_WORKER_IDLE)
+            give_slot(compiler, worker);
+    forget_wishes(compiler);
+}
+
+// --- what workers say ----------------------------------------------------------------------------
+
+// Reads the welcome of a worker. A later one must be the same as the first: keys depend on it.
+static enum jc_result read_welcome(struct jc_compiler *compiler, const struct jc_message *message,
+                                   struct jc_error *error)
+{
+    struct jc_reader reader = {.at = message->data, .left = message->size};
+    const char *version = jc_reader_string(&reader);
+    if (message->type != JC_MESSAGE_WELCOME || reader.failed)
+        return jc_fail(error, JC_ERROR_WORKER, "%s is no compile worker", compiler->worker_file);
+    if (message->version != JC_PROTOCOL_VERSION || strcmp(version, JC_VERSION) != 0)
+        return jc_fail(error, JC_ERROR_WORKER, "the compile worker %s is of version %s, the"
+                       " library of version %s; install both from one build",
+                       compiler->worker_file, version, JC_VERSION);
+    enum jc_result result = (enum jc_result) jc_reader_u32(&reader);
+    const char *text = jc_reader_string(&reader);
+    if (result != JC_OK)
+        return jc_fail(error, result, "%s", text);
+    struct jc_toolchain toolchain;
+    if (jc_toolchain_decode(&reader, &toolchain) != JC_OK)
+        return jc_fail(error, JC_ERROR_WORKER, "the compile worker %s sends what it should not",
+                       compiler->worker_file);
+    if (!compiler->greeted) {
+        compiler->toolchain = toolchain;
+        return JC_OK;
+    }
+    bool same = jc_toolchain_same(&compiler->toolchain, &toolchain);
+    jc_toolchain_finish(&toolchain);
+    if (same)
+        return JC_OK;
+    compiler->outdated = true;
+    return jc_fail(error, JC_ERROR_TOOLCHAIN,
+                   "NVRTC or its settings changed while the program ran; start it again");
+}
+
+// The first welcome says how many workers there may be.
+static void settle_in(struct jc_compiler *compiler, unsigned cores)
+{
+    struct jc_machine machine;
+    jc_machine_read("", cores, &machine);
+    compiler->cores = cores;
+    if (compiler->limit == 0)
+        compiler->limit = jc_machine_room(&machine);
+    if (compiler->limit > JC_MAX_SLOTS)
+        compiler->limit = JC_MAX_SLOTS;
+    compiler->greeted = true;
+    pthread_cond_broadcast(&compiler->settled);
+}
+
+static void welcome(struct jc_compiler *compiler, struct jc_worker *worker,
+                    const struct jc_message *message)
+{
+    struct jc_error error;
+    enum jc_result result = read_welcome(compiler, message, &error);
+    if (result == JC_OK) {
+        if (!compiler->greeted)
+            settle_in(compiler, message->number);
+        worker->state = JC_WORKER_IDLE;
+        worker->since_ns = jc_now_ns();
+        return;
+    }
+    bool background = worker->background;
+    if (!compiler->greeted) {
+        compiler->result = result;
+        compiler->error = error;
+    } else {
+        note(compiler, "%s", error.text);
+    }
+    worker->dismissed = compiler->greeted;
+    end_because(compiler, worker, "cannot be used");
+    if (compiler->greeted && !has_worker(compiler, background))
+        fail_waiting(compiler, background, result, error.text);
+}
+
+static void take_answer(struct jc_compiler *compiler, struct jc_worker *worker,
+                        const struct jc_message *message)
+{
+    struct jc_compile *job = worker->job;
+    if (worker->state != JC_WORKER_BUSY || message->version != JC_PROTOCOL_VERSION
+        || message->id != job->id
+        || jc_job_answer_decode(message->data, message->size, &job->answer) == JC_ERROR_CORRUPT) {
+        end_because(compiler, worker, "sent what it should not");
+        return;
+    }
+    worker->job = NULL;
+    worker->state = JC_WORKER_IDLE;
+    worker->since_ns = jc_now_ns();
+    give_slot(compiler, worker);
+    if (!job->answer.text) // no memory to decode it
+        job->answer.result = JC_ERROR_OUT_OF_MEMORY;
+    job->lasting = job->answer.result == JC_ERROR_COMPILE;
+    deliver(job);
+}
+
+// A message has come, and this process had no memory or descriptor for it: that is neither the
+// worker's doing nor the job's.
+static void miss_message(struct jc_compiler *compiler, struct jc_worker *worker,
+                         enum jc_result result, const struct jc_error *error)
+{
+    struct jc_compile *job = worker->job;
+    if (worker->state == JC_WORKER_BUSY) {
+        worker->job = NULL;
+        worker->state = JC_WORKER_IDLE;
+        worker->since_ns = jc_now_ns();
+        give_slot(compiler, worker);
+        fail(job, result, false, error->text);
+        return;
+    }
+    if (!compiler->greeted) {
+        compiler->result = result;
+        compiler->error = *error;
+    }
+    end_because(compiler, worker, "could not be heard: %.100s", error->text);
+}
+
+static void take_message(struct jc_compiler *compiler, struct jc_worker *worker,
+                         const struct jc_message *message)
+{
+    switch (message->type) {
+    case JC_MESSAGE_PULSE:
+        return;
+    case JC_MESSAGE_CRASH:
+        worker->signal = message->number < 65 ? (int) message->number : 0;
+        return;
+    case JC_MESSAGE_FULL:
+        worker->full_mib = message->number ? message->number : 1;
+        return;
+    case JC_MESSAGE_HELLO:
+    case JC_MESSAGE_WELCOME:
+    case JC_MESSAGE_COMPILE:
+    case JC_MESSAGE_ANSWER:
+        break;
+    }
+    if (worker->state == JC_WORKER_STARTING)
+        welcome(compiler, worker, message);
+    else if (message->type == JC_MESSAGE_ANSWER)
+        take_answer(compiler, worker, message);
+    else
+        end_because(compiler, worker, "sent what it should not");
+}
+
+// Takes one message. False: there is none, or the worker is not to be heard any more.
+static bool hear_one(struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    struct jc_message message;
+    struct jc_error error;
+    enum jc_result result = jc_message_receive(worker->child.socket, &message, &error);
+    if (result == JC_ERROR_NOT_FOUND)
+        return false;
+    if (result == JC_ERROR_WORKER) {
+        end_worker(compiler, worker);
+        return false;
+    }
+    if (result == JC_ERROR_CORRUPT) {
+        end_because(compiler, worker, "sent what it should not");
+        return false;
+    }
+    worker->heard_ns = jc_now_ns();
+    const struct jc_worker *same = worker;
+    if (result == JC_OK)
+        take_message(compiler, worker, &message);
+    else
+        miss_message(compiler, worker, result, &error);
+    jc_message_finish(&message);
+    // It may be gone by now.
+    for (worker = compiler->workers; worker && worker != same;)
+        worker = worker->next;
+    return worker && worker->state != JC_WORKER_ENDING;
+}
+
+static bool has_ended(const struct jc_worker *worker)
+{
+    struct pollfd poll_fd = {.fd = worker->child.pidfd, .events = POLLIN};
+    return worker->child.pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
+}
+
+void jc_crew_hear(struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    if (worker->state == JC_WORKER_ENDING) {
+        if (has_ended(worker))
+            collect(compiler, worker, true);
+        return;
+    }
+    while (hear_one(compiler, worker))
+        ;
+}
+
+// --- time ----------------------------------------------------------------------------------------
+
+// When a worker is due to be looked at.
+static uint64_t due_ns(const struct jc_compiler *compiler, const struct jc_worker *worker)
+{
+    uint64_t silent = worker->heard_ns + compiler->silence_ns, due = UINT64_MAX;
+    switch (worker->state) {
+    case JC_WORKER_STARTING:
+        return worker->since_ns + START_TIMEOUT_NS;
+    case JC_WORKER_IDLE:
+        due = worker->since_ns + compiler->idle_ns;
+        break;
+    case JC_WORKER_BUSY:
+        due = worker->since_ns + compiler->timeout_ns;
+        break;
+    case JC_WORKER_ENDING:
+        return worker->dismissed ? worker->since_ns + END_TIMEOUT_NS : UINT64_MAX;
+    }
+    return due < silent ? due : silent;
+}
+
+static void check(struct jc_compiler *compiler, struct jc_worker *worker, uint64_t now)
+{
+    switch (worker->state) {
+    case JC_WORKER_STARTING:
+        end_because(compiler, worker, "did not start in %.3g s and was killed",
+                    (double) START_TIMEOUT_NS / 1e9);
+        return;
+    case JC_WORKER_IDLE:
+        if (now >= worker->since_ns + compiler->idle_ns) {
+            worker->dismissed = true;
+            end_worker(compiler, worker);
+            return;
+        }
+        break;
+    case JC_WORKER_BUSY:
+        if (now >= worker->since_ns + compiler->timeout_ns) {
+            worker->final = true;
+            end_because(compiler, worker, "did not finish a compile in %.3g s and was killed",
+                        (double) compiler->timeout_ns / 1e9);
+            return;
+        }
+        break;
+    case JC_WORKER_ENDING: // does not end by itself
+        jc_child_kill(&worker->child);
+        worker->since_ns = now;
+        return;
+    }
+    worker->blameless = true;
+    end_because(compiler, worker, "was stopped, or said nothing for %.3g s, and was killed",
+                (double) compiler->silence_ns / 1e9);
+}
+
+void jc_crew_check(struct jc_compiler *compiler, uint64_t now)
+{
+    for (struct jc_worker *worker = compiler->workers, *next; worker; worker = next) {
+        next = worker->next;
+        if (now >= due_ns(compiler, worker))
+            check(compiler, worker, now);
+    }
+}
+
+uint64_t jc_crew_next_ns(const struct jc_compiler *compiler)
+{
+    uint64_t next = compiler->look_ns ? compiler->look_ns : UINT64_MAX;
+    bool waiting = false;
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
+        waiting = waiting || compiler->queues[i].first;
+    if (waiting && compiler->grow_ns < next && compiler->grow_ns > jc_now_ns())
+        next = compiler->grow_ns;
+    for (const struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
+        uint64_t due = due_ns(compiler, worker);
+        next = due < next ? due : next;
+    }
+    return next;
+}
+
+void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns)
+{
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
+        worker->since_ns += ns;
+        worker->heard_ns += ns;
+    }
+}
+
+// --- ends ----------------------------------------------------------------------------------------
+
+void jc_crew_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox)
+{
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++) {
+        struct jc_queue *queue = &compiler->queues[i];
+        struct jc_compile **link = &queue->first;
+        for (struct jc_compile *job; (job = *link);) {
+            if (job->mailbox != mailbox) {
+                link = &job->next;
+                continue;
+            }
+            *link = job->next;
+            queue->size--;
+            jc_compile_destroy(job);
+        }
+        queue->last = link;
+    }
+    for (struct jc_worker *worker = compiler->workers, *next; worker; worker = next) {
+        next = worker->next;
+        if (!worker->job || worker->job->mailbox != mailbox)
+            continue;
+        worker->job->mailbox = NULL;
+        if (worker->state == JC_WORKER_BUSY)
+            end_because(compiler, worker, "was given up");
+    }
+}
+
+void jc_crew_end(struct jc_compiler *compiler)
+{
+    uint64_t end_ns = jc_now_ns() + END_TIMEOUT_NS / 2;
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
+        if (worker->state == JC_WORKER_IDLE)
+            jc_child_dismiss(&worker->child);
+        else if (worker->state != JC_WORKER_ENDING)
+            jc_child_kill(&worker->child);
+    }
+    while (compiler->workers) {
+        struct jc_worker *worker = compiler->workers;
+        worker->dismissed = true;
+        uint64_t now = jc_now_ns();
+        struct pollfd poll_fd = {.fd = worker->child.pidfd, .events = POLLIN};
+        int wait_ms = now < end_ns ? (int) ((end_ns - now) / 1000000) : 0;
+        if (worker->child.pidfd < 0 || poll(&poll_fd, 1, wait_ms) <= 0)
+            jc_child_kill(&worker->child);
+        if (worker->job)
+            worker->job->mailbox = NULL;
+        collect(compiler, worker, true);
+    }
+}

@@ -1,0 +1,129 @@
+// The crew: the workers of a compiler, and the decisions which of them does what. Shared by
+// compiler.c, which has the calls and the thread, and crew.c, which has everything that the thread
+// does with workers.
+
+#ifndef JC_CREW_H
+#define JC_CREW_H
+
+#include "child.h"
+#include "compiler.h"
+
+// One job on its way. Guarded by the compiler's mutex, but for its constant half.
+struct jc_compile {
+    struct jc_compile *next;
+    uint64_t id;
+    void *user;
+    struct jc_buffer content;
+    enum jc_priority priority;
+    int flight;
+    uint64_t kinship;
+    uint64_t submitted_ns;
+
+    struct jc_mailbox *mailbox; // NULL: nobody waits for it any more
+    unsigned attempts;
+    struct jc_job_answer answer;
+    bool lasting;
+};
+
+void jc_compile_destroy(struct jc_compile *compile);
+
+struct jc_queue {
+    struct jc_compile *first, **last;
+    size_t size;
+};
+
+enum jc_worker_state {
+    JC_WORKER_STARTING, // its welcome has not come
+    JC_WORKER_IDLE,
+    JC_WORKER_BUSY,
+    JC_WORKER_ENDING // has been told to end, or is gone; to be collected
+};
+
+struct jc_worker {
+    struct jc_worker *next;
+    struct jc_child child;
+    enum jc_worker_state state;
+    bool background; // works for background jobs alone, and only when a core is idle
+    bool dismissed;  // ends because it had nothing to do
+    bool blameless;  // what ends it is not its job's doing
+    bool final;      // its job is not to be tried again
+    int slot;        // -1: none
+    uint64_t kinship; // of its last job
+    struct jc_compile *job; // NULL: none
+    uint64_t since_ns; // began what its state says
+    uint64_t heard_ns; // last said something
+    int signal;        // that it said it would end by; 0: none
+    unsigned full_mib; // that it said it had grown to, past its limit; 0: it did not
+    char why[160];     // it was ended; "" if it ended by itself
+};
+
+// Guarded by `mutex` unless it is constant.
+struct jc_compiler {
+    // Constant.
+    pid_t owner;
+    char *worker_file;
+    char *nvrtc;
+    char *nvrtc_origin;
+    uint64_t timeout_ns;
+    uint64_t memory_bytes;
+    uint64_t idle_ns;
+    uint64_t silence_ns;
+    bool secure;
+    struct jc_slots *slots; // NULL: `busy` alone is counted
+    const struct jc_log *log;
+    int epoll; // holds `wake`, and the socket and the process of each worker
+    int wake;  // an event counter: there is something new for the thread
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t settled; // the first worker has said what it is
+    bool stopping;
+
+    // Constant once `greeted`.
+    struct jc_toolchain toolchain;
+    unsigned limit; // of workers at work
+    unsigned cores;
+
+    bool greeted;
+    bool outdated; // a later worker found another toolchain
+    enum jc_result result; // of the first worker, where it is no use
+    struct jc_error error;
+
+    struct jc_worker *workers;
+    struct jc_queue queues[JC_NUM_PRIORITIES];
+    uint64_t next_id;
+    unsigned slotless;     // workers at work that have no slot, having waited long enough for one
+    bool wished[JC_NUM_PRIORITIES]; // a wish for a slot is noted
+    uint64_t grow_ns;      // no further worker before this: the last try failed
+    uint64_t look_ns;      // when to look for a free slot again; 0: no need
+    struct jc_buffer notes; // lines for the log, which is written without the mutex
+};
+
+// All of these are called by the thread, with the mutex held.
+
+// Starts the first worker. On failure compiler->result is set.
+void jc_crew_begin(struct jc_compiler *compiler);
+
+// Gives waiting jobs to workers, and starts workers for them.
+void jc_crew_dispatch(struct jc_compiler *compiler, uint64_t now);
+
+// Something happened to a worker.
+void jc_crew_hear(struct jc_compiler *compiler, struct jc_worker *worker);
+
+// Ends those that have taken too long, and those that were idle for long.
+void jc_crew_check(struct jc_compiler *compiler, uint64_t now);
+
+// When jc_crew_check or jc_crew_dispatch is due next.
+uint64_t jc_crew_next_ns(const struct jc_compiler *compiler);
+
+// The thread did not run for that long, so nobody was heard.
+void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns);
+
+// Ends the workers that are busy for a mailbox, and forgets what waits for it. Called by its owner.
+void jc_crew_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox);
+
+// Ends all workers and waits for it.
+void jc_crew_end(struct jc_compiler *compiler);
+
+#endif

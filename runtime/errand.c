@@ -1,0 +1,311 @@
+#include "errand.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cache/clock.h"
+#include "cache/flight.h"
+#include "cache/report.h"
+#include "outcome.h"
+
+// Others that lead are looked after this often at least and at most, so that whoever waits has it
+// soon after it is there, and a machine full of those who wait can still compile.
+#define PAUSE_LEAST_NS UINT64_C(5000000)
+#define PAUSE_SPREAD_NS UINT64_C(15000000)
+
+// And the cache, even where the lead is still taken: somebody who waited long enough for a leader
+// that was stopped may have compiled without.
+#define LOOK_NS UINT64_C(100000000)
+
+// A key that is being compiled for a thread of this process. Whoever leads made it; it goes with
+// the last of those who follow.
+struct jc_lead {
+    struct jc_lead *next;
+    const struct jc_unit *unit; // the leader's; NULL once it is done
+    int flight;                 // -1: this cache has none
+    unsigned followers;         // that wait for it, or are about to read the answer
+    bool answered;              // what follows is for them
+    struct jc_compiler_answer answer;
+};
+
+struct jc_leads {
+    pthread_mutex_t lock; // guards all of it; held for no longer than copying an answer takes
+    pthread_cond_t done;  // some lead is; on the monotonic clock
+    struct jc_lead *first; // those that are not done
+    unsigned waiting;      // threads that wait for one to be done
+};
+
+enum jc_result jc_leads_create(struct jc_leads **out, struct jc_error *error)
+{
+    struct jc_leads *leads = calloc(1, sizeof(*leads));
+    *out = leads;
+    if (!leads)
+        return jc_fail_memory(error);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&leads->done, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&leads->lock, NULL);
+    return JC_OK;
+}
+
+// What is left was led by threads of a parent process, whose descriptors closed with the fork. They
+// may seem to hold the lock or to wait, and destroying a condition waits for those who do.
+void jc_leads_destroy(struct jc_leads **out)
+{
+    struct jc_leads *leads = *out;
+    if (!leads)
+        return;
+    *out = NULL;
+    for (struct jc_lead *lead = leads->first, *next; lead; lead = next) {
+        next = lead->next;
+        free(lead);
+    }
+    free(leads);
+}
+
+unsigned jc_leads_waiting(struct jc_leads *leads)
+{
+    pthread_mutex_lock(&leads->lock);
+    unsigned waiting = leads->waiting;
+    pthread_mutex_unlock(&leads->lock);
+    return waiting;
+}
+
+// The lock is held.
+static struct jc_lead *find_lead(const struct jc_leads *leads, const struct jc_key *key)
+{
+    struct jc_lead *lead = leads->first;
+    while (lead && memcmp(&lead->unit->key, key, sizeof(*key)) != 0)
+        lead = lead->next;
+    return lead;
+}
+
+// A key is a digest; whether two are for the same variant, their texts say.
+static bool has_text(const struct jc_lead *lead, const struct jc_unit *unit)
+{
+    return lead->unit->text_size == unit->text_size
+           && memcmp(lead->unit->text, unit->text, unit->text_size) == 0;
+}
+
+// --- waiting -------------------------------------------------------------------------------------
+
+uint64_t jc_errand_pause_ns(void)
+{
+    return PAUSE_LEAST_NS + jc_now_ns() % PAUSE_SPREAD_NS;
+}
+
+uint64_t jc_errand_deadline_ns(const struct jc_context *context)
+{
+    uint64_t now = jc_now_ns(), limit = context->compile_timeout_ns;
+    return limit < UINT64_MAX / 2 ? now + limit : UINT64_MAX / 2;
+}
+
+bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key)
+{
+    struct jc_leads *leads = context->leads;
+    pthread_mutex_lock(&leads->lock);
+    bool led = find_lead(leads, key);
+    pthread_mutex_unlock(&leads->lock);
+    return led || jc_flight_is_on(context->cache, key);
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t) (ns / UINT64_C(1000000000)),
+                             .tv_nsec = (long) (ns % UINT64_C(1000000000))};
+}
+
+static char *copy_text(const char *text)
+{
+    return strdup(text ? text : "");
+}
+
+// An answer that is not whole counts as none.
+static bool copy_answer(const struct jc_compiler_answer *from, struct jc_compiler_answer *to)
+{
+    const struct jc_job_answer *job = &from->job;
+    *to = (struct jc_compiler_answer){.lasting = from->lasting};
+    to->job = (struct jc_job_answer){
+        .result = job->result,
+        .text = copy_text(job->text),
+        .lowered_name = copy_text(job->lowered_name),
+        .log = copy_text(job->log),
+        .cubin = malloc(job->cubin_size + 1),
+        .cubin_size = job->cubin_size,
+        .elapsed_ns = job->elapsed_ns,
+    };
+    bool whole = to->job.text && to->job.lowered_name && to->job.log && to->job.cubin;
+    if (whole && job->cubin_size > 0)
+        memcpy(to->job.cubin, job->cubin, job->cubin_size);
+    if (!whole)
+        jc_job_answer_finish(&to->job);
+    return whole;
+}
+
+// The lock is held.
+static enum jc_result follow(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns,
+                             struct jc_compiler_answer *answer)
+{
+    const struct timespec until = timespec_of(until_ns);
+    lead->followers++;
+    leads->waiting++;
+    for (int status = 0; lead->unit && status == 0;)
+        status = pthread_cond_timedwait(&leads->done, &leads->lock, &until);
+    bool got = lead->answered && copy_answer(&lead->answer, answer);
+    leads->waiting--;
+    lead->followers--;
+    if (!lead->unit && lead->followers == 0) {
+        jc_job_answer_finish(&lead->answer.job);
+        free(lead);
+    }
+    return got ? JC_OK : JC_ERROR_NOT_FOUND;
+}
+
+// Waits for another process.
+static void wait_elsewhere(struct jc_context *context, const struct jc_key *key, uint64_t until)
+{
+    do {
+        const struct timespec pause = timespec_of(jc_errand_pause_ns());
+        nanosleep(&pause, NULL);
+    } while (jc_now_ns() < until && jc_flight_is_on(context->cache, key));
+}
+
+enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer)
+{
+    struct jc_context *context = errand->source->context;
+    struct jc_leads *leads = context->leads;
+    const struct jc_unit *unit = &errand->unit;
+    if (errand->deadline_ns == 0)
+        errand->deadline_ns = jc_errand_deadline_ns(context);
+    uint64_t now = jc_now_ns();
+    if (now >= errand->deadline_ns)
+        return JC_ERROR_TIMEOUT;
+    enum jc_result result = JC_ERROR_NOT_FOUND;
+    pthread_mutex_lock(&leads->lock);
+    struct jc_lead *lead = find_lead(leads, &unit->key);
+    if (lead && has_text(lead, unit))
+        result = follow(leads, lead, errand->deadline_ns, answer);
+    pthread_mutex_unlock(&leads->lock);
+    if (!lead)
+        wait_elsewhere(context, &unit->key,
+                       errand->deadline_ns - now > LOOK_NS ? now + LOOK_NS : errand->deadline_ns);
+    return result;
+}
+
+// --- leading -------------------------------------------------------------------------------------
+
+enum jc_result jc_errand_take_lead(struct jc_errand *errand)
+{
+    struct jc_context *context = errand->source->context;
+    struct jc_leads *leads = context->leads;
+    struct jc_lead *lead = calloc(1, sizeof(*lead));
+    if (!lead)
+        return JC_OK;
+    *lead = (struct jc_lead){.unit = &errand->unit, .flight = -1};
+    pthread_mutex_lock(&leads->lock);
+    struct jc_lead *other = find_lead(leads, &errand->unit.key);
+    bool same = other && has_text(other, &errand->unit);
+    if (!other) {
+        lead->next = leads->first;
+        leads->first = lead;
+    }
+    pthread_mutex_unlock(&leads->lock);
+    if (other) {
+        free(lead);
+        return same ? JC_ERROR_TIMEOUT : JC_OK;
+    }
+    errand->lead = lead;
+    enum jc_result result = jc_flight_begin(context->cache, &errand->unit.key, &lead->flight);
+    if (result == JC_OK || result == JC_ERROR_CACHE)
+        return JC_OK;
+    jc_errand_end(errand, NULL);
+    return result == JC_ERROR_TIMEOUT ? result : JC_ERROR_IO;
+}
+
+void jc_errand_end(struct jc_errand *errand, const struct jc_compiler_answer *answer)
+{
+    struct jc_lead *lead = errand->lead;
+    if (!lead)
+        return;
+    struct jc_context *context = errand->source->context;
+    struct jc_leads *leads = context->leads;
+    int flight = lead->flight;
+    errand->lead = NULL;
+    pthread_mutex_lock(&leads->lock);
+    struct jc_lead **link = &leads->first;
+    while (*link != lead)
+        link = &(*link)->next;
+    *link = lead->next;
+    lead->unit = NULL;
+    bool followed = lead->followers > 0;
+    if (followed && answer)
+        lead->answered = copy_answer(answer, &lead->answer);
+    pthread_cond_broadcast(&leads->done);
+    pthread_mutex_unlock(&leads->lock);
+    if (!followed)
+        free(lead);
+    jc_flight_end(context->cache, flight);
+}
+
+// --- the steps -----------------------------------------------------------------------------------
+
+enum jc_result jc_errand_init(struct jc_errand *errand, struct jc_source *source,
+                              const struct jc_specialization *specialization, const char *arch,
+                              struct jc_error *error)
+{
+    *errand = (struct jc_errand){.source = source};
+    return jc_unit_init(&errand->unit, specialization, source->toolchain, &source->closure, arch,
+                        error);
+}
+
+void jc_errand_finish(struct jc_errand *errand)
+{
+    jc_errand_end(errand, NULL);
+    jc_unit_finish(&errand->unit);
+    *errand = (struct jc_errand){0};
+}
+
+enum jc_result jc_errand_look(struct jc_errand *errand, bool retry, const char *remedy,
+                              struct jc_obtained *obtained, struct jc_buffer *text)
+{
+    const struct jc_unit *unit = &errand->unit;
+    struct jc_record record;
+    enum jc_result result = jc_source_find(errand->source, unit, obtained);
+    if (result != JC_ERROR_NOT_FOUND || retry)
+        return result;
+    result = jc_cache_find(errand->source->context->cache, JC_RECORD_FAILURE, unit->text,
+                           unit->text_size, &record);
+    if (result != JC_OK)
+        return result;
+    result = jc_outcome_recall(errand->source, unit, &record, remedy, text);
+    jc_record_finish(&record);
+    return result;
+}
+
+// The first half of the digest, which is written in hexadecimal.
+static uint64_t kinship_of(const struct jc_closure *closure)
+{
+    char half[17];
+    memcpy(half, closure->digest, sizeof(half) - 1);
+    half[sizeof(half) - 1] = '\0';
+    return strtoull(half, NULL, 16);
+}
+
+enum jc_result jc_errand_submit(struct jc_errand *errand, struct jc_compiler *compiler,
+                                struct jc_mailbox *mailbox, enum jc_priority priority, void *user,
+                                struct jc_error *error)
+{
+    enum jc_result result = jc_unit_write(&errand->unit, error);
+    if (result != JC_OK)
+        return result;
+    const struct jc_request request = {
+        .job = &errand->unit.job,
+        .priority = priority,
+        .flight = errand->lead ? errand->lead->flight : -1,
+        .kinship = kinship_of(&errand->source->closure),
+    };
+    return jc_compiler_submit(compiler, mailbox, &request, user, error);
+}
