@@ -160,7 +160,7 @@ static char *take_line(struct jc_manifest *manifest, size_t *size)
 static int check_line(const struct jc_manifest *manifest, const char *line, size_t size)
 {
     if (memchr(line, '\0', size))
-        return wrong(manifest, "a NUL byte; a manifest is a text file, in UTF-8 rather than UTF-16");
+        return wrong(manifest, "a NUL byte; a manifest is a text file, and not in UTF-16");
     if (size > JC_MANIFEST_MAX_LINE_BYTES)
         return wrong(manifest, "%zu bytes; a line has at most %u KiB; give the template several"
                                " lines", size, JC_MANIFEST_MAX_LINE_BYTES >> 10);

@@ -51,8 +51,8 @@ static const struct jc_option options_of_prewarm[] = {
                                "else as many as cores and memory allow"},
     {"timeout", OPTION_TIMEOUT, "SECONDS", "end a compile that takes longer; else\n"
                                            "JITCACHE_COMPILE_TIMEOUT, else 300"},
-    {"background", OPTION_BACKGROUND, NULL, "beside a running engine: compile only when a core has\n"
-                                            "nothing else to do"},
+    {"background", OPTION_BACKGROUND, NULL, "beside a running engine: compile only when a core\n"
+                                            "has nothing else to do"},
     {"nvrtc", OPTION_NVRTC, "FILE", "the NVRTC library; else JITCACHE_NVRTC, else searched"},
     {"worker", OPTION_WORKER, "FILE", "the worker program; else JITCACHE_WORKER, else the\n"
                                       "one beside the library"},
@@ -520,8 +520,8 @@ const struct jc_command jc_command_prewarm = {
     .usage = "[OPTION]... --arch ARCH FILE...\n"
              "       jitcache prewarm [OPTION]... --from-cache",
     .purpose = "Compiles every variant that a plan of the templates has, the generic one too,\n"
-               "into the cache, so that no later run has to. Needs no GPU. A FILE is a template or\n"
-               "a manifest, a list of them with their options. --param, --range and --without\n"
+               "into the cache, so that no later run has to. Needs no GPU. A FILE is a template,\n"
+               "or a manifest: a list of them with their options. --param, --range and --without\n"
                "apply to those templates of the command line that have the name.",
     .options = options_of_prewarm,
     .examples =

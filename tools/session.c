@@ -154,7 +154,8 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
                           .worker = params ? params->worker : NULL,
                           .max_workers = params ? params->max_workers : 0,
                           .compile_timeout_ns = params ? params->compile_timeout_ns : 0,
-                          .read_only = use != JC_SESSION_WRITE, .verify = true, .log = &log),
+                          .read_only = use != JC_SESSION_WRITE, .verify = true,
+                          .search = use == JC_SESSION_LOOK, .log = &log),
         &session->context, &error);
     int status;
     if (result) {

@@ -1,5 +1,7 @@
 """Manifests: what their lines mean, and what is said of those that are wrong."""
 import os
+import random
+import subprocess
 import unittest
 
 import harness
@@ -77,8 +79,8 @@ QUOTED = [
     ("'a\\b.cu'", "a\\b.cu"), ('"a\\b.cu"', "a\\b.cu"), ('"a\\\\b.cu"', "a\\b.cu"),
     ("a\\\\b.cu", "a\\b.cu"), ("a#b.cu", "a#b.cu"), ("'#.cu'", "#.cu"), ("\\#.cu", "#.cu"),
     ('"it\'s.cu"', "it's.cu"), ("'say \"x\".cu'", 'say "x".cu'), ('"say \\"x\\".cu"', 'say "x".cu'),
-    ("$HOME.cu", "$HOME.cu"), ("*.cu", "*.cu"), ("\tk.cu\t ", "k.cu"), ("./--arch.cu", "./--arch.cu"),
-    ("schön.cu", "schön.cu"),
+    ("$HOME.cu", "$HOME.cu"), ("*.cu", "*.cu"), ("\tk.cu\t ", "k.cu"),
+    ("./--arch.cu", "./--arch.cu"), ("schön.cu", "schön.cu"),
 ]
 
 
@@ -169,8 +171,9 @@ class Manifests(harness.Case):
         self.write("k.cu", PLAIN)
         text = FIRST + "\n# comment\n\tk.cu --param n=1,2 --arch sm_90a # and more\nk.cu --arch " \
             "sm_80 --param n=3"
-        for raw in [text.encode(), text.replace("\n", "\r\n").encode(), b"\xef\xbb\xbf"
-                    + text.encode(), (text + "\n\n").encode(), text.replace("1\n", "1 \t\n").encode()]:
+        for raw in [text.encode(), text.replace("\n", "\r\n").encode(),
+                    b"\xef\xbb\xbf" + text.encode(), (text + "\n\n").encode(),
+                    text.replace("1\n", "1 \t\n").encode()]:
             with self.subTest(raw=raw):
                 items = self.items(self.write("list", raw))
                 self.assertEqual([item.split(" ", 1)[1] for item in items],
@@ -234,6 +237,24 @@ class Manifests(harness.Case):
             self.assertIn("pipe", self.complaint("prewarm", pipe, "--arch", "sm_90a"))
         finally:
             os.close(writer)
+
+    def test_whatever_is_in_one_is_read_or_told(self):
+        kernel = PLAIN.encode()
+        self.write("k.cu", kernel)
+        good = (FIRST + "k.cu --param n=1 --arch sm_90a # x\n'k.cu' --range \"count=1:8\" "
+                "--param=n=2 --arch=sm_80\nk\\.cu --without count --param n=3 --arch sm_90\n")
+        seed = random.Random(11)
+        for _ in range(400):
+            data = bytearray(good.encode())
+            for _ in range(seed.randint(1, 4)):
+                at = seed.randrange(len(FIRST) - 2, len(data))
+                data[at:at + seed.randint(0, 6)] = bytes(
+                    seed.choice(b"\\'\"# \t\n\r\0-=k1\xff") for _ in range(seed.randint(0, 3)))
+            done = subprocess.run([self.command, "prewarm", self.write("list", bytes(data))],
+                                  env=self.env, capture_output=True, timeout=harness.LIMIT_S)
+            self.assertIn(done.returncode, (0, 2), (bytes(data), done.stderr))
+            self.assertEqual(done.returncode == 2, b"jitcache: " in done.stderr.replace(
+                b"jitcache: note: ", b""), (bytes(data), done.stderr))
 
     def test_a_long_one_is_read_in_no_time(self):
         self.write("k.cu", PLAIN)

@@ -157,7 +157,8 @@ class Playing(harness.Case):
         message = self.json(*self.words(1), status=1)["failures"][0]["message"]
         self.assertLess(len(message), 66000)
         self.assertTrue(message.startswith("many.cu: crashed\nxxx"))
-        self.assertRegex(message, r"x\n\.\.\. \(\d+ bytes left out\)\njitcache prewarm --key 1234\Z")
+        self.assertRegex(message, r"x\n\.\.\. \(\d+ bytes left out\)\n"
+                                  r"jitcache prewarm --key 1234\Z")
         told = self.run_command(*self.words(1), status=1).err
         self.assertLess(len(told), 66000)
         self.assertIn("\n    jitcache prewarm --key 1234\n", told)
@@ -248,7 +249,8 @@ class Playing(harness.Case):
                   "advance 29000", "compiled 10", "advance 2000", "compiled 10", "underway 2 0")
         for more in [[], ["--json"]]:
             err = self.run_command(*self.words(100), *more, remark="jitcache: [").err
-            self.assertRegex(err, r"\Ajitcache: \[ 11/100\].* many\njitcache: \[ 31/100\].* many\n\Z")
+            self.assertRegex(err, r"\Ajitcache: \[ 11/100\].* many\n"
+                                  r"jitcache: \[ 31/100\].* many\n\Z")
         self.play("underway 2 0", "advance 29000", "compiled 10")
         self.assertEqual(self.run_command(*self.words(100)).err, "")
 
