@@ -206,6 +206,7 @@ void jc_job_encode(const struct jc_job *job, struct jc_buffer *content)
         jc_buffer_field_string(content, job->headers[i].name);
         jc_buffer_field_string(content, job->headers[i].text);
     }
+    jc_buffer_u32(content, job->pch);
 }
 
 // Every entry of a list takes at least four bytes, so a count that the content cannot hold is wrong
@@ -242,8 +243,10 @@ enum jc_result jc_job_decode(const char *content, size_t size, struct jc_job *jo
         headers[i].text = jc_reader_string(&reader);
         headers[i].size = strlen(headers[i].text);
     }
+    uint32_t pch = jc_reader_u32(&reader);
+    job->pch = pch == 1;
 
-    if (options && headers && !reader.failed && reader.left == 0)
+    if (options && headers && !reader.failed && reader.left == 0 && pch <= 1)
         return JC_OK;
     enum jc_result result = options && headers ? JC_ERROR_CORRUPT : JC_ERROR_OUT_OF_MEMORY;
     jc_job_decoded_finish(job);

@@ -12,7 +12,7 @@
 //   type     content                                                   direction
 //   hello    nvrtc, origin                                             to the worker, first
 //   welcome  library version, result, text, toolchain                  from the worker
-//   compile  file, source, entry, options, headers                     to the worker
+//   compile  file, source, entry, options, headers, pch                to the worker
 //   answer   result, text, lowered name, log, cubin, nanoseconds       from the worker
 //
 // Packets are small and sent whole, so neither side ever waits for the second half of one. Neither
@@ -60,6 +60,9 @@ struct jc_job_header {
     size_t size;
 };
 
+// The line behind the head of a source, in a job with `pch`. A compiler without them ignores it.
+#define JC_JOB_HEAD_END "#pragma nv_hdrstop\n"
+
 // One compile. The caller owns everything in it.
 struct jc_job {
     const char *file; // what the compiler is told that the source is called
@@ -69,6 +72,7 @@ struct jc_job {
     size_t num_options;
     const struct jc_job_header *headers;
     size_t num_headers;
+    bool pch; // keep what the headers at the head of the source come to, for the next such job
 };
 
 // What became of it. Strings are never NULL in a decoded answer.

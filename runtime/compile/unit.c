@@ -1,10 +1,12 @@
 #include "unit.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/report.h"
+#include "head.h"
 
 // How the tail asks what a kernel takes. It needs no header and C++11 alone. Its names are ours or
 // reserved: any other would be rewritten by a macro, of an option such as -DN=4 here, or of the
@@ -413,19 +415,26 @@ static void print_tail(struct jc_buffer *out, const struct jc_template *tmpl, co
     }
 }
 
+// What differs between variants comes after the head, which is kept for the next one. A #line ahead
+// of it would keep the compiler from that, so JITCACHE is defined by an option there.
 static char *make_source(const struct jc_unit *unit, const char *entry)
 {
     const struct jc_specialization *of = unit->specialization;
     const struct jc_template *tmpl = of->tmpl;
     struct jc_buffer out = {0};
-    jc_buffer_string(&out, "#define JITCACHE 1\n");
+    if (unit->head_size > 0) {
+        jc_buffer_append(&out, unit->closure->source, unit->head_size);
+        jc_buffer_string(&out, JC_JOB_HEAD_END);
+    } else {
+        jc_buffer_string(&out, "#define JITCACHE 1\n");
+    }
     jc_buffer_string(&out, signature_check);
     for (size_t i = 0; i < tmpl->num_parameters; i++)
         print_parameter(&out, &tmpl->parameters[i], of->parameters[i]);
     for (size_t i = 0; i < tmpl->num_arguments; i++)
         print_fact(&out, tmpl->arguments[i].name, &of->facets[i]);
-    print_line(&out, 1, tmpl->base_name);
-    jc_buffer_string(&out, unit->closure->source);
+    print_line(&out, unit->head_lines + 1, tmpl->base_name);
+    jc_buffer_string(&out, unit->closure->source + unit->head_size);
     print_tail(&out, tmpl, entry);
     return jc_buffer_take(&out);
 }
@@ -447,15 +456,29 @@ static void keep_option(void *user, const char *option)
         options->list[options->count++] = copy;
 }
 
+// NVRTC does not notice that a header has changed behind what it keeps, in memory or on the disk.
+// It does compare macros.
+static void keep_head(const struct jc_unit *unit, struct option_list *options)
+{
+    static const char name[] = "-DJITCACHE_HEAD=";
+    char digest[JC_KEY_STRING_SIZE], option[sizeof(name) + JC_KEY_STRING_SIZE];
+    options->failed = options->failed || !jc_head_digest(unit->closure, digest);
+    snprintf(option, sizeof(option), "%s%s", name, digest);
+    keep_option(options, option);
+    keep_option(options, "-DJITCACHE=1");
+}
+
 static enum jc_result make_options(struct jc_unit *unit, struct jc_error *error)
 {
     struct option_list options = {
-        .list = calloc(unit->specialization->tmpl->num_options + 4, sizeof(char *))};
+        .list = calloc(unit->specialization->tmpl->num_options + 6, sizeof(char *))};
     if (!options.list)
         return jc_fail_memory(error);
     char arch[sizeof("-arch=") + JC_ARCH_SIZE] = "-arch=";
     keep_option(&options, strcat(arch, unit->arch));
     visit_options(unit, keep_option, &options);
+    if (unit->head_size > 0)
+        keep_head(unit, &options);
     unit->job.options = (const char *const *) options.list;
     unit->job.num_options = options.count;
     return options.failed ? jc_fail_memory(error) : JC_OK;
@@ -465,10 +488,13 @@ enum jc_result jc_unit_write(struct jc_unit *unit, struct jc_error *error)
 {
     struct jc_buffer entry = {0};
     enum jc_result result = append_entry(&entry, unit->specialization, error);
+    if (result == JC_OK && unit->specialization->tmpl->pch && unit->toolchain->pch)
+        result = jc_head_find(unit->closure, &unit->head_size, &unit->head_lines, error);
     if (result != JC_OK) {
         jc_buffer_finish(&entry);
         return result;
     }
+    unit->job.pch = unit->head_size > 0;
     unit->job.file = unit->specialization->tmpl->base_name;
     unit->job.headers = unit->closure->headers;
     unit->job.num_headers = unit->closure->num_headers;

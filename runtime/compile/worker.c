@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 struct worker {
     int parent; // a descriptor of its process; -1 where the kernel has none
     struct jc_nvrtc *nvrtc; // NULL until found
+    struct jc_pch pch;
     struct jc_toolchain toolchain;
     char *include_options[JC_MAX_ROOTS];
 };
@@ -42,10 +44,11 @@ static void leave_parent(void)
 // of which a child that it has forked holds a copy.
 static void *watch_parent(void *user)
 {
-    const struct worker *worker = user;
+    struct worker *worker = user;
     struct pollfd ends[] = {{.fd = SOCKET}, {.fd = worker->parent, .events = POLLIN}};
     while (poll(ends, 2, -1) < 0 && errno == EINTR)
         ;
+    jc_pch_finish(&worker->pch);
     _exit(0);
 }
 
@@ -106,7 +109,8 @@ static bool work(struct worker *worker, const struct jc_message *message)
     if (!worker->nvrtc || jc_job_decode(message->data, message->size, &job) != JC_OK)
         return false;
     const char *const *options = (const char *const *) worker->include_options;
-    jc_nvrtc_compile(worker->nvrtc, &job, options, worker->toolchain.num_roots, &answer);
+    jc_nvrtc_compile(worker->nvrtc, &job, options, worker->toolchain.num_roots,
+                     &worker->pch, &answer);
     struct jc_buffer content = {0};
     jc_job_answer_encode(&answer, &content);
     enum jc_result result =
@@ -146,14 +150,17 @@ int main(void)
         return 2;
     }
     leave_parent();
+    signal(SIGXFSZ, SIG_IGN); // a file that grows too large fails one write, not the process
     // Where there is a driver, NVRTC keeps a cache of its own below the home folder, and a cubin
     // from there comes without what ptxas says of it. Ours is the cache here.
     setenv("CUDA_CACHE_DISABLE", "1", 1);
     // NVRTC stays open to the end: its threads and its exit handlers are its own affair.
     static struct worker worker;
+    jc_pch_init(&worker.pch);
     start_watch(&worker);
     while (serve(&worker))
         ;
+    jc_pch_finish(&worker.pch);
     for (size_t i = 0; i < JC_MAX_ROOTS; i++)
         free(worker.include_options[i]);
     jc_toolchain_finish(&worker.toolchain);
