@@ -473,9 +473,11 @@ static nvrtc_program create_program(const struct jc_nvrtc *nvrtc, const struct j
 }
 
 // With automatic precompiled headers in a folder. What NVRTC says of making, using or not using
-// one is of no concern to the template's author, and the next variant would not say it.
+// one is of no concern to the template's author, and the next variant would not say it. Templates
+// that are instantiated before their time would change the order of what is in the machine code.
 static const char *const pch_options[] = {
-    "--pch", "--pch-messages=false", "--diag-suppress=630,639,2226,20282,20283"};
+    "--pch", "--pch-messages=false", "--instantiate-templates-in-pch=false",
+    "--diag-suppress=630,639,2226,20282,20283"};
 #define NUM_PCH_OPTIONS (sizeof(pch_options) / sizeof(pch_options[0]))
 
 static int compile(const struct jc_nvrtc *nvrtc, nvrtc_program program, const struct jc_job *job,

@@ -240,10 +240,10 @@ const char *jc_pch_folder(struct jc_pch *pch, const struct jc_job *job)
 void jc_pch_forget(struct jc_pch *pch)
 {
     pthread_mutex_lock(&pch->mutex);
-    for (struct jc_pch_head *head = pch->heads; head < pch->heads + JC_PCH_HEADS && pch->fd >= 0; head++) {
-        if (head->name[0])
-            remove_head(pch->fd, head->name);
-        *head = (struct jc_pch_head){0};
+    for (size_t i = 0; i < JC_PCH_HEADS; i++) {
+        if (pch->heads[i].name[0])
+            remove_head(pch->fd, pch->heads[i].name);
+        pch->heads[i] = (struct jc_pch_head){0};
     }
     pthread_mutex_unlock(&pch->mutex);
 }
