@@ -37,7 +37,7 @@ const char *jc_units_duration(uint64_t ns, char text[JC_UNITS_SIZE])
 
 const char *jc_units_wait(uint64_t ns, char text[JC_UNITS_SIZE])
 {
-    uint64_t seconds = ns / UINT64_C(1000000000);
+    uint64_t seconds = ns / UINT64_C(1000000000) + (ns % UINT64_C(1000000000) != 0);
     if (seconds < 60)
         snprintf(text, JC_UNITS_SIZE, "%" PRIu64 "s", seconds);
     else if (seconds < 60 * 60)

@@ -384,8 +384,9 @@ class Prewarming(harness.Case):
         run = subprocess.Popen([harness.COMMAND, *self.many(20), "--json"],
                                env={**self.env, "JITCACHE_NVRTC_HOLD": str(hold)},
                                stdout=subprocess.PIPE)
+        self.addCleanup(run.kill)
         self.wait_for_compiles(before + 1)
-        run.send_signal(signal.SIGTSTP)
+        run.send_signal(signal.SIGSTOP)  # SIGTSTP stops nobody who has no shell to go on from
         self.assertTrue(os.WIFSTOPPED(os.waitpid(run.pid, os.WUNTRACED)[1]))
         hold.unlink()
         run.send_signal(signal.SIGCONT)
