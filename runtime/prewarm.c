@@ -13,6 +13,10 @@
 #include "errand.h"
 #include "outcome.h"
 #include "runtime/plan/plan.h"
+#include "starter.h"
+
+// How often one looks whether the compiler is there.
+#define START_PAUSE_NS UINT64_C(2000000)
 
 // Whoever shows or stops it is called a little more often than ten times a second.
 #define TELL_NS UINT64_C(80000000)
@@ -60,8 +64,9 @@ struct prewarm {
     struct place *selected; // with a key to look for: those to be begun, instead
     size_t num_selected, next_selected;
 
-    struct jc_compiler *compiler; // NULL until something is to be compiled
+    struct jc_compiler *compiler; // NULL until something is to be compiled, and it has been started
     struct jc_mailbox mailbox;    // of the compiler
+    struct jc_starter starter;    // while one flight is there, which waits for the compiler
     struct flight *flights;
     size_t in_flight;
     size_t most; // that may be, after descriptors ran out; one more for each that came back
@@ -200,6 +205,12 @@ static enum jc_result land(struct prewarm *prewarm, struct flight *flight,
     return result;
 }
 
+static void rest(uint64_t ns)
+{
+    const struct timespec pause = {.tv_nsec = (long) (ns % UINT64_C(1000000000))};
+    nanosleep(&pause, NULL);
+}
+
 // Waits until one of those in flight has come back, or time is up.
 static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
 {
@@ -220,9 +231,8 @@ static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
 
 static bool has_room(const struct prewarm *prewarm)
 {
-    return prewarm->in_flight < prewarm->most
-           && (!prewarm->compiler
-               || prewarm->in_flight < jc_compiler_capacity(prewarm->compiler));
+    size_t capacity = prewarm->compiler ? jc_compiler_capacity(prewarm->compiler) : 1;
+    return prewarm->in_flight < prewarm->most && prewarm->in_flight < capacity;
 }
 
 // What became of a variant that was begun.
@@ -256,32 +266,38 @@ static enum jc_result look(struct prewarm *prewarm, struct flight *flight, bool 
     return JC_OK;
 }
 
-static enum jc_result need_compiler(struct prewarm *prewarm, const struct jc_source *source)
+static enum jc_result submit(struct prewarm *prewarm, struct flight *flight)
 {
-    bool outdated;
-    if (prewarm->compiler)
+    return jc_errand_submit(
+        &flight->errand, prewarm->compiler, &prewarm->mailbox,
+        prewarm->params->background ? JC_PRIORITY_BACKGROUND : JC_PRIORITY_WARMUP, flight,
+        prewarm->error);
+}
+
+// Waits for the compiler, and gives it the flight that has been waiting too.
+static enum jc_result wait_for_compiler(struct prewarm *prewarm, uint64_t wait_ns)
+{
+    if (!jc_starter_is_done(&prewarm->starter)) {
+        rest(wait_ns < START_PAUSE_NS ? wait_ns : START_PAUSE_NS);
         return JC_OK;
-    enum jc_result result = jc_context_need_compiler(
-        prewarm->context, source->toolchain, &prewarm->compiler, &outdated, prewarm->error);
-    if (result == JC_OK)
-        jc_mailbox_init(&prewarm->mailbox, prewarm->compiler);
-    else
-        prewarm->compiler = NULL;
-    return result;
+    }
+    enum jc_result result =
+        jc_starter_finish(&prewarm->starter, &prewarm->compiler, prewarm->error);
+    if (result != JC_OK)
+        return result;
+    jc_mailbox_init(&prewarm->mailbox, prewarm->compiler);
+    return submit(prewarm, prewarm->flights);
 }
 
 // Sends it to the compiler. On success `flight` is the prewarm's.
 static enum jc_result launch(struct prewarm *prewarm, struct flight *flight)
 {
-    struct jc_errand *errand = &flight->errand;
-    enum jc_result result = jc_source_keep_template(errand->source, prewarm->error);
-    if (result == JC_OK)
-        result = need_compiler(prewarm, errand->source);
-    if (result == JC_OK)
-        result = jc_errand_submit(
-            errand, prewarm->compiler, &prewarm->mailbox,
-            prewarm->params->background ? JC_PRIORITY_BACKGROUND : JC_PRIORITY_WARMUP, flight,
-            prewarm->error);
+    struct jc_source *source = flight->errand.source;
+    enum jc_result result = jc_source_keep_template(source, prewarm->error);
+    if (result == JC_OK && prewarm->compiler)
+        result = submit(prewarm, flight);
+    else if (result == JC_OK)
+        jc_starter_begin(&prewarm->starter, prewarm->context, source->toolchain);
     if (result != JC_OK)
         return result;
     flight->alone = !prewarm->flights;
@@ -504,9 +520,9 @@ static enum jc_result wait(struct prewarm *prewarm)
         until = prewarm->look_ns;
     uint64_t wait_ns = until > now ? until - now : 0;
     if (prewarm->in_flight > 0)
-        return wait_for_one(prewarm, wait_ns);
-    const struct timespec pause = {.tv_nsec = (long) (wait_ns % UINT64_C(1000000000))};
-    nanosleep(&pause, NULL);
+        return prewarm->compiler ? wait_for_one(prewarm, wait_ns)
+                                 : wait_for_compiler(prewarm, wait_ns);
+    rest(wait_ns);
     return JC_OK;
 }
 
@@ -534,6 +550,7 @@ static enum jc_result work(struct prewarm *prewarm)
 // What is still in flight is given up: nobody waits for it any more.
 static void finish(struct prewarm *prewarm)
 {
+    jc_starter_finish(&prewarm->starter, NULL, NULL);
     if (prewarm->compiler)
         jc_mailbox_finish(&prewarm->mailbox);
     for (struct flight *flight = prewarm->flights, *next; flight; flight = next) {
