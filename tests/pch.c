@@ -286,6 +286,7 @@ static void workers_that_sweep_at_once_leave_each_other_alone(void **state)
 struct session {
     const char *file;   // a template; NULL: `text` is one
     const char *text;
+    const char *dir; // of the text; NULL: none
     size_t num_variants; // how many at most; 0: all
     bool pch;
     uint64_t file_limit; // bytes; 0: none
@@ -392,8 +393,8 @@ static int compile_template(struct tools *tools, struct session *session)
     struct jc_error error;
     snprintf(path, sizeof(path), "%s/tests/%s", getenv("JITCACHE_SOURCE_ROOT"),
              session->file ? session->file : "k.cu");
-    if (jc_template_create(jc_template_params(.file = path, .text = session->text), &tmpl,
-                           &error) != JC_OK) {
+    if (jc_template_create(jc_template_params(.file = path, .text = session->text,
+                                              .dir = session->dir), &tmpl, &error) != JC_OK) {
         snprintf(session->error, sizeof(session->error), "%s", error.text);
         return 4;
     }
@@ -563,6 +564,43 @@ static void without_room_the_compile_still_works(void **state)
     assert_int_equal(session->folders[0], 0); // given up, and nothing left of it
 }
 
+static int work_on_a_header_that_changes(void *user)
+{
+    struct session *session = user;
+    struct tools tools = {0};
+    int status = open_tools(&tools, session);
+    for (int i = 0; i < 4 && status == 0; i++) {
+        scratch_put("headers/own.cuh", i < 2 ? "#define OWN 1\n" : "#define OWN 2\n");
+        status = compile_template(&tools, session);
+    }
+    if (status != SKIPPED)
+        jc_pch_finish(&tools.pch);
+    return status;
+}
+
+// NVRTC by itself would go on with what it has kept.
+static void a_header_that_has_changed_is_read_again(void **state)
+{
+    (void) state;
+    static const char source[] =
+        "/*jitcache\nkernel: k\narguments: [{name: x, type: f32*}]\n*/\n"
+        "#include \"own.cuh\"\n"
+        "extern \"C\" __global__ void k(float *x) { *x = OWN; }\n";
+    scratch_put("headers/own.cuh", "");
+    char dir[PATH_MAX];
+    strcpy(dir, scratch_path("headers"));
+    struct session given = {.text = source, .dir = dir, .pch = true}, *with = share(&given);
+    expect_worked(apart(work_on_a_header_that_changes, with), with);
+    given.pch = false;
+    struct session *without = share(&given);
+    expect_worked(apart(work_on_a_header_that_changes, without), without);
+    assert_int_equal(with->count, 4);
+    assert_memory_equal(with->cubins, without->cubins, 4 * sizeof(struct jc_key));
+    assert_memory_equal(&with->cubins[0], &with->cubins[1], sizeof(struct jc_key));
+    assert_memory_not_equal(&with->cubins[1], &with->cubins[2], sizeof(struct jc_key));
+    assert_memory_equal(&with->cubins[2], &with->cubins[3], sizeof(struct jc_key));
+}
+
 static void errors_and_warnings_are_those_of_a_compile_without(void **state)
 {
     (void) state;
@@ -614,6 +652,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_given_more_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(without_room_the_compile_still_works, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_header_that_has_changed_is_read_again, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_and_warnings_are_those_of_a_compile_without, setup,
                                         teardown),
     };
