@@ -499,7 +499,7 @@ static void heavy_headers_are_read_once_and_the_code_is_the_same(void **state)
 {
     (void) state;
     double ratio = 0;
-    for (int attempt = 0; attempt < 3 && ratio < 3; attempt++) {
+    for (int attempt = 0; attempt < 5 && ratio < 3; attempt++) {
         struct session *with = compile(&(struct session){.file = heavy, .pch = true});
         struct session *without = compile(&(struct session){.file = heavy});
         the_code_is_the_same(with, without);
