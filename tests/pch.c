@@ -289,6 +289,7 @@ struct session {
     const char *dir; // of the text; NULL: none
     size_t num_variants; // how many at most; 0: all
     bool pch;
+    struct session *without; // what else the process compiles in turn, without `pch`; NULL: nothing
     uint64_t file_limit; // bytes; 0: none
 
     size_t count;
@@ -410,8 +411,14 @@ static int compile_template(struct tools *tools, struct session *session)
         jc_plan_variants(plan, &count);
     if (session->num_variants > 0 && count > session->num_variants)
         count = session->num_variants;
-    for (size_t i = 0; i < count && i < MAX_VARIANTS && status == 0; i++)
-        status = compile_variant(tools, jc_plan_specialization(plan, i), &closure, session);
+    for (size_t i = 0; i < count && i < MAX_VARIANTS && status == 0; i++) {
+        const struct jc_specialization *specialization = jc_plan_specialization(plan, i);
+        status = compile_variant(tools, specialization, &closure, session);
+        tmpl->pch = false;
+        if (session->without && status == 0)
+            status = compile_variant(tools, specialization, &closure, session->without);
+        tmpl->pch = session->pch;
+    }
     jc_closure_finish(&closure);
     jc_plan_destroy(&plan);
     jc_template_destroy(&tmpl);
@@ -489,19 +496,19 @@ static void the_code_is_the_same(const struct session *with, const struct sessio
     assert_memory_equal(with->keys, without->keys, with->count * sizeof(struct jc_key));
     assert_memory_equal(with->cubins, without->cubins, with->count * sizeof(struct jc_key));
     assert_int_equal(with->folders[with->count - 1], 1);
-    assert_int_equal(without->folders[without->count - 1], 0);
     assert_string_equal(with->log, without->log);
 }
 
-// Processor time is compared, which other work on the machine changes less, and if that should
-// have been too much, once more.
+// One process compiles both ways in turn, so that what else the machine does slows down both. What
+// is compared is processor time, which that changes less; should it have been too much, once more.
 static void heavy_headers_are_read_once_and_the_code_is_the_same(void **state)
 {
     (void) state;
     double ratio = 0;
     for (int attempt = 0; attempt < 5 && ratio < 3; attempt++) {
-        struct session *with = compile(&(struct session){.file = heavy, .pch = true});
-        struct session *without = compile(&(struct session){.file = heavy});
+        struct session *without = share(&(struct session){.file = heavy});
+        const struct session *with =
+            compile(&(struct session){.file = heavy, .pch = true, .without = without});
         the_code_is_the_same(with, without);
         ratio = print_times(with, without);
     }

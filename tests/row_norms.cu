@@ -1,5 +1,6 @@
 /*jitcache
 kernel: row_norms
+name_expression: "row_norms<{THREADS}>"
 pch: true
 parameters:
   - name: THREADS
@@ -29,20 +30,31 @@ launch: {grid: [rows], block: [THREADS]}
 #include <cuda/std/cmath>
 #include <cuda/std/cstdint>
 #include <cuda/std/limits>
+#include <cuda/std/mdspan>
+#include <cuda/std/optional>
+#include <cuda/std/ranges>
 
-#include <jitcache.cuh>
+using Matrix = cuda::std::mdspan<const float, cuda::std::dextents<cuda::std::int64_t, 2>>;
+
+static __device__ cuda::std::optional<float> norm(float sum, int columns)
+{
+    if (columns <= 0)
+        return cuda::std::nullopt;
+    return cuda::std::sqrt(sum / columns);
+}
 
 // One block for one row.
-extern "C" __global__ void row_norms(float *norms, const float *from, int rows, int columns)
+template <int THREADS>
+__global__ void row_norms(float *norms, const float *from, int rows, int columns)
 {
-    using Reduce = cub::BlockReduce<float, JC_PARAM(THREADS)>;
+    using Reduce = cub::BlockReduce<float, THREADS>;
     __shared__ typename Reduce::TempStorage storage;
-    const float *row = from + static_cast<cuda::std::int64_t>(blockIdx.x) * columns;
+    Matrix matrix(from, rows, columns);
     float sum = 0;
-    for (int i = threadIdx.x; i < columns; i += JC_PARAM(THREADS))
-        sum += row[i] * row[i];
+    for (int i = threadIdx.x; i < columns; i += THREADS)
+        sum += matrix(blockIdx.x, i) * matrix(blockIdx.x, i);
     sum = Reduce(storage).Sum(sum);
     if (threadIdx.x == 0)
-        norms[blockIdx.x] = fmaxf(cuda::std::sqrt(sum / columns),
+        norms[blockIdx.x] = fmaxf(norm(sum, columns).value_or(0),
                                   cuda::std::numeric_limits<float>::min());
 }
