@@ -181,7 +181,8 @@ static int apart(int (*scene)(void *user), void *user)
     pid_t pid = fork();
     if (pid == 0)
         _exit(scene(user));
-    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
