@@ -61,6 +61,7 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
         {"arch: sm_90a", "k.cu:3: arch: 'sm_90a' is not known here; write exact or portable"},
         {"arch: portabel", "did you mean 'portable'?"},
         {"state: shared", "k.cu:3: state: 'shared' is not known here; write none or per_variant"},
+        {"pch: yes", "k.cu:3: pch: 'yes' is not known here; write false or true"},
         {"name_expression: k<{T}>", "k.cu:3: name_expression: 'T' is not a parameter; declare it"},
         {"name_expression: k<{T>", "a '{' without a '}'"},
         {"name_expression: k<T}>", "a '}' without a '{'"},
@@ -81,6 +82,8 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
         {"options: [--frandom-seed=1]", "the seed is fixed"},
         {"options: [--optix-ir]", "a kernel is machine code"},
         {"options: [-fdevice-syntax-only]", "a check of the syntax makes no kernel"},
+        {"options: [--pch]", "precompiled headers are made and kept by jitcache; write pch: true"},
+        {"options: [-create-pch=x]", "write pch: true"},
         {"options: [-fdevice-time-trace=x.json]", "timings are taken by jitcache"},
         {"options: [-std=c++03]", "templates are C++11 or newer"},
         // Parameters.
@@ -540,6 +543,7 @@ static const char full_yaml[] =
     "name_expression: \"k<{T}, {N}>\"\n"
     "arch: portable\n"
     "state: per_variant\n"
+    "pch: true\n"
     "options: [\" --use_fast_math \", -DX=\"a b\"]\n"
     "include: [inc, /usr/include]\n"
     "parameters:\n"
@@ -585,12 +589,31 @@ static void a_description_comes_back_from_its_canonical_yaml(void **state)
     assert_string_equal(third->include[0], "./inc");
     assert_string_equal(third->include[1], "/usr/include");
     assert_true(third->portable && third->state_per_variant && third->launch.programmatic);
+    assert_true(first->pch && second->pch && third->pch);
     free(from_struct);
     free(again);
     free(canonical);
     jc_template_destroy(&third);
     jc_template_destroy(&second);
     jc_template_destroy(&first);
+}
+
+static void precompiled_headers_are_a_choice(void **state)
+{
+    (void) state;
+    static const char *const without[] = {"", "pch: false"};
+    char *canonical[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct jc_template *tmpl = create_ok(without[i], "");
+        assert_false(tmpl->pch);
+        assert_string_equal(jc_template_description(tmpl)->pch, "false");
+        canonical[i] = jc_description_yaml(&tmpl->description);
+        assert_null(strstr(canonical[i], "pch"));
+        jc_template_destroy(&tmpl);
+    }
+    assert_string_equal(canonical[0], canonical[1]);
+    free(canonical[0]);
+    free(canonical[1]);
 }
 
 static void a_struct_is_refused_with_the_path_of_the_field(void **state)
@@ -860,6 +883,7 @@ int main(void)
         cmocka_unit_test(values_of_parameters_have_one_spelling),
         cmocka_unit_test(what_follows_from_what_is_put_in_order),
         cmocka_unit_test(a_description_comes_back_from_its_canonical_yaml),
+        cmocka_unit_test(precompiled_headers_are_a_choice),
         cmocka_unit_test(a_struct_is_refused_with_the_path_of_the_field),
         cmocka_unit_test(everything_given_is_copied),
         cmocka_unit_test(a_description_may_lie_beside_the_source),

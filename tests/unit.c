@@ -218,6 +218,97 @@ static void what_a_version_lacks_is_not_asked_of_it(void **state)
     tear_down(&fixture);
 }
 
+// --- precompiled headers -------------------------------------------------------------------------
+
+static const char headed[] =
+    "/*jitcache\nkernel: k\nparameters: [{name: N, default: 3}]\n"
+    "arguments: [{name: x, type: f32*}]\n*/\n"
+    "#include <jitcache.cuh>\n"
+    "\n"
+    "extern \"C\" __global__ void k(float *x) { JC_FACT(x); *x = JC_PARAM(N); }\n";
+
+static void make_headed(struct fixture *fixture, const char *source,
+                        const struct jc_toolchain *toolchain, bool pch)
+{
+    set_up(fixture, source, toolchain, no_settings());
+    fixture->tmpl->pch = pch;
+    make_unit(fixture, toolchain, 0, "sm_90a");
+}
+
+static bool same_jobs(const struct jc_job *a, const struct jc_job *b)
+{
+    struct jc_buffer texts[2] = {0};
+    jc_job_encode(a, &texts[0]);
+    jc_job_encode(b, &texts[1]);
+    bool same = texts[0].size == texts[1].size
+        && memcmp(texts[0].data, texts[1].data, texts[0].size) == 0;
+    jc_buffer_finish(&texts[0]);
+    jc_buffer_finish(&texts[1]);
+    return same;
+}
+
+static void what_differs_between_variants_comes_after_a_head_that_is_kept(void **state)
+{
+    (void) state;
+    struct jc_toolchain toolchain = toolchain_13;
+    toolchain.pch = true;
+    struct fixture with, without;
+    make_headed(&with, headed, &toolchain, true);
+    make_headed(&without, headed, &toolchain, false);
+    assert_string_equal(with.unit.text, without.unit.text);
+    assert_true(with.unit.job.pch);
+    assert_false(without.unit.job.pch);
+
+    const char *rest = strstr(headed, "\nextern");
+    size_t head = (size_t) (rest - headed);
+    assert_memory_equal(with.unit.job.source, headed, head);
+    const char *after = with.unit.job.source + head, *line = strstr(after, "#line 7 \"k.cu\"\n");
+    assert_memory_equal(after, "#pragma nv_hdrstop\n#define JC_PARAM_N 3\n", 40);
+    assert_non_null(line);
+    assert_memory_equal(line + strlen("#line 7 \"k.cu\"\n"), rest, strlen(rest));
+
+    // What a unit begins with is the same, one way or the other.
+    const struct jc_job *job = &with.unit.job;
+    const struct jc_job_header *opening = &job->headers[job->num_headers - 1];
+    assert_int_equal(job->num_headers, without.unit.job.num_headers + 1);
+    assert_memory_equal(opening->text, without.unit.job.source, opening->size);
+    const char *option = job->options[job->num_options - 1];
+    assert_int_equal(job->num_options, without.unit.job.num_options + 2);
+    assert_memory_equal(option, "--pre-include=", strlen("--pre-include="));
+    assert_string_equal(option + strlen("--pre-include="), opening->name);
+    tear_down(&with);
+    tear_down(&without);
+}
+
+static void where_nothing_can_be_kept_the_unit_is_as_ever(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *from, *to;
+        bool unknown; // the toolchain does not know --pch
+    } cases[] = {
+        {"", "", true},
+        {"#include <jitcache.cuh>\n", "int early;\n#include <jitcache.cuh>\n", false},
+        {"kernel: k\n", "kernel: k\noptions: [-G]\n", false},
+        {"kernel: k\n", "kernel: k\noptions: [--device-debug]\n", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct jc_toolchain toolchain = toolchain_13;
+        toolchain.pch = !cases[i].unknown;
+        char source[1024];
+        const char *at = strstr(headed, cases[i].from);
+        snprintf(source, sizeof(source), "%.*s%s%s", (int) (at - headed), headed, cases[i].to,
+                 at + strlen(cases[i].from));
+        struct fixture with, without;
+        make_headed(&with, source, &toolchain, true);
+        make_headed(&without, source, &toolchain, false);
+        if (!same_jobs(&with.unit.job, &without.unit.job))
+            fail_msg("%s", source);
+        tear_down(&with);
+        tear_down(&without);
+    }
+}
+
 // --- with the real compiler ----------------------------------------------------------------------
 
 static struct jc_compiler *compiler;
@@ -511,6 +602,44 @@ static void equal_units_give_equal_cubins(void **state)
         jc_job_answer_finish(&answers[i].job);
 }
 
+static void a_kept_head_changes_no_code(void **state)
+{
+    (void) state;
+    static const char source[] =
+        "/*jitcache\nkernel: k\noptions: [-lineinfo]\n"
+        "parameters: [{name: N, dispatch: [{when: n > 5, value: 1}, {value: 2}]}]\n"
+        "arguments: [{name: x, type: void*}, {name: n, type: i32, range: [1, 9]}]\n"
+        "fallback: {N: 1}\n*/\n"
+        "#include <jitcache.cuh>\n#include <cuda_fp16.h>\n"
+        "template <int N> struct S { static constexpr int value = N * 10; };\n"
+        "extern \"C\" __global__ void k(void *x, int n)\n"
+        "{\n"
+        "    JC_FACT(n);\n"
+        "    *static_cast<__half *>(x) = __int2half_rn(n / S<JC_PARAM(N)>::value + __LINE__);\n"
+        "}\n";
+    const struct jc_toolchain *toolchain = jc_compiler_toolchain(compiler);
+    struct fixture fixtures[2];
+    make_headed(&fixtures[0], source, toolchain, false);
+    make_headed(&fixtures[1], source, toolchain, true);
+    assert_true(fixtures[1].unit.job.pch == toolchain->pch);
+    for (size_t variant = 0; variant < 2; variant++) {
+        struct jc_compiler_answer answers[2];
+        for (size_t i = 0; i < 2; i++) {
+            make_unit(&fixtures[i], toolchain, variant, "sm_90a");
+            answers[i] = compile(&fixtures[i]);
+            if (answers[i].job.result != JC_OK)
+                fail_msg("%s", answers[i].job.log);
+        }
+        assert_int_equal(answers[0].job.cubin_size, answers[1].job.cubin_size);
+        assert_memory_equal(answers[0].job.cubin, answers[1].job.cubin,
+                            answers[0].job.cubin_size);
+        jc_job_answer_finish(&answers[0].job);
+        jc_job_answer_finish(&answers[1].job);
+    }
+    tear_down(&fixtures[0]);
+    tear_down(&fixtures[1]);
+}
+
 int main(void)
 {
     const struct jc_compiler_params params = {
@@ -527,6 +656,8 @@ int main(void)
         cmocka_unit_test(every_component_changes_the_key),
         cmocka_unit_test(a_description_beside_the_source_changes_the_key),
         cmocka_unit_test(what_a_version_lacks_is_not_asked_of_it),
+        cmocka_unit_test(what_differs_between_variants_comes_after_a_head_that_is_kept),
+        cmocka_unit_test(where_nothing_can_be_kept_the_unit_is_as_ever),
         cmocka_unit_test(a_kernel_sees_parameters_and_facts),
         cmocka_unit_test(a_fact_is_for_the_optimiser_alone),
         cmocka_unit_test(the_declared_signature_is_the_kernels),
@@ -537,6 +668,7 @@ int main(void)
         cmocka_unit_test(errors_name_the_authors_file_and_line),
         cmocka_unit_test(a_kernel_need_not_be_extern_c),
         cmocka_unit_test(equal_units_give_equal_cubins),
+        cmocka_unit_test(a_kept_head_changes_no_code),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     jc_compiler_destroy(&compiler);

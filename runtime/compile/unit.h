@@ -2,8 +2,8 @@
 //
 // The unit is a prelude that defines what <jitcache.cuh> reads, the template's source under its own
 // file name and lines, and a tail that asserts that the kernel takes what the description declares.
-// Of a template with `pch` the head of the source (head.h) comes before the definitions. Nothing else
-// changes place: the order of declarations can be seen in the machine code.
+// Of a template with `pch` the head of the source (head.h) comes before the definitions. Nothing
+// else changes place: the order of declarations can be seen in the machine code.
 
 #ifndef JC_UNIT_H
 #define JC_UNIT_H
