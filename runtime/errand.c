@@ -25,7 +25,12 @@ struct jc_lead {
     const struct jc_unit *unit; // the leader's; NULL once it is done
     int flight;                 // -1: this cache has none
     unsigned followers;         // that wait for it, or are about to read the answer
-    bool answered;              // what follows is for them
+    // Its job at the compiler, and how urgent it is or, before there is one, has to be.
+    struct jc_compiler *compiler; // NULL: none yet
+    const struct jc_mailbox *mailbox;
+    const void *user;
+    enum jc_priority urgency;
+    bool answered; // what follows is for them
     struct jc_compiler_answer answer;
 };
 
@@ -33,7 +38,7 @@ struct jc_leads {
     pthread_mutex_t lock; // guards all of it; held for no longer than copying an answer takes
     pthread_cond_t done;  // some lead is; on the monotonic clock
     struct jc_lead *first; // those that are not done
-    unsigned waiting;      // threads that wait for one to be done
+    unsigned waiting;      // followers of all of them
 };
 
 enum jc_result jc_leads_create(struct jc_leads **out, struct jc_error *error)
@@ -145,23 +150,90 @@ static bool copy_answer(const struct jc_compiler_answer *from, struct jc_compile
     return whole;
 }
 
-// The lock is held.
-static enum jc_result follow(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns,
-                             struct jc_compiler_answer *answer)
+// Has the lead's job done as early as one of that priority would be. The lock is held, but for a
+// moment in which the compiler's is taken.
+static void hurry(struct jc_leads *leads, struct jc_lead *lead, enum jc_priority priority)
 {
-    const struct timespec until = timespec_of(until_ns);
+    if (priority >= lead->urgency)
+        return;
+    lead->urgency = priority;
+    struct jc_compiler *compiler = lead->compiler;
+    const struct jc_mailbox *mailbox = lead->mailbox;
+    const void *user = lead->user;
+    if (!compiler)
+        return;
+    pthread_mutex_unlock(&leads->lock);
+    jc_compiler_raise(compiler, mailbox, user, priority);
+    pthread_mutex_lock(&leads->lock);
+}
+
+// Begins to follow the thread that has the lead of an errand; NULL: none has it. From here on the
+// lead stays until it is left. The lock is held.
+static struct jc_lead *join(struct jc_leads *leads, const struct jc_unit *unit,
+                            enum jc_priority priority)
+{
+    struct jc_lead *lead = find_lead(leads, &unit->key);
+    if (!lead || !has_text(lead, unit))
+        return NULL;
     lead->followers++;
     leads->waiting++;
-    for (int status = 0; lead->unit && status == 0;)
-        status = pthread_cond_timedwait(&leads->done, &leads->lock, &until);
-    bool got = lead->answered && copy_answer(&lead->answer, answer);
+    hurry(leads, lead, priority);
+    return lead;
+}
+
+// The lock is held.
+static void leave(struct jc_leads *leads, struct jc_lead *lead)
+{
     leads->waiting--;
     lead->followers--;
     if (!lead->unit && lead->followers == 0) {
         jc_job_answer_finish(&lead->answer.job);
         free(lead);
     }
+}
+
+// Takes what there is, and leaves. The lock is held.
+static enum jc_result take(struct jc_leads *leads, struct jc_lead *lead,
+                           struct jc_compiler_answer *answer)
+{
+    bool got = lead->answered && copy_answer(&lead->answer, answer);
+    leave(leads, lead);
     return got ? JC_OK : JC_ERROR_NOT_FOUND;
+}
+
+struct jc_lead *jc_errand_follow(struct jc_errand *errand, enum jc_priority priority)
+{
+    struct jc_leads *leads = errand->source->context->leads;
+    pthread_mutex_lock(&leads->lock);
+    struct jc_lead *lead = join(leads, &errand->unit, priority);
+    pthread_mutex_unlock(&leads->lock);
+    return lead;
+}
+
+enum jc_result jc_lead_ask(struct jc_leads *leads, struct jc_lead *lead,
+                           struct jc_compiler_answer *answer)
+{
+    pthread_mutex_lock(&leads->lock);
+    enum jc_result result = lead->unit ? JC_ERROR_TIMEOUT : take(leads, lead, answer);
+    pthread_mutex_unlock(&leads->lock);
+    return result;
+}
+
+void jc_lead_leave(struct jc_leads *leads, struct jc_lead *lead)
+{
+    pthread_mutex_lock(&leads->lock);
+    leave(leads, lead);
+    pthread_mutex_unlock(&leads->lock);
+}
+
+// The lock is held.
+static enum jc_result wait_for(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns,
+                               struct jc_compiler_answer *answer)
+{
+    const struct timespec until = timespec_of(until_ns);
+    for (int status = 0; lead->unit && status == 0;)
+        status = pthread_cond_timedwait(&leads->done, &leads->lock, &until);
+    return take(leads, lead, answer);
 }
 
 // Waits for another process.
@@ -173,7 +245,8 @@ static void wait_elsewhere(struct jc_context *context, const struct jc_key *key,
     } while (jc_now_ns() < until && jc_flight_is_on(context->cache, key));
 }
 
-enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer)
+enum jc_result jc_errand_await(struct jc_errand *errand, enum jc_priority priority,
+                               struct jc_compiler_answer *answer)
 {
     struct jc_context *context = errand->source->context;
     struct jc_leads *leads = context->leads;
@@ -185,9 +258,9 @@ enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answ
         return JC_ERROR_TIMEOUT;
     enum jc_result result = JC_ERROR_NOT_FOUND;
     pthread_mutex_lock(&leads->lock);
-    struct jc_lead *lead = find_lead(leads, &unit->key);
-    if (lead && has_text(lead, unit))
-        result = follow(leads, lead, errand->deadline_ns, answer);
+    struct jc_lead *lead = join(leads, unit, priority);
+    if (lead)
+        result = wait_for(leads, lead, errand->deadline_ns, answer);
     pthread_mutex_unlock(&leads->lock);
     if (!lead)
         wait_elsewhere(context, &unit->key,
@@ -204,7 +277,8 @@ enum jc_result jc_errand_take_lead(struct jc_errand *errand)
     struct jc_lead *lead = calloc(1, sizeof(*lead));
     if (!lead)
         return JC_OK;
-    *lead = (struct jc_lead){.unit = &errand->unit, .flight = -1};
+    *lead = (struct jc_lead){
+        .unit = &errand->unit, .flight = -1, .urgency = JC_PRIORITY_BACKGROUND};
     pthread_mutex_lock(&leads->lock);
     struct jc_lead *other = find_lead(leads, &errand->unit.key);
     bool same = other && has_text(other, &errand->unit);
@@ -240,6 +314,7 @@ void jc_errand_end(struct jc_errand *errand, const struct jc_compiler_answer *an
         link = &(*link)->next;
     *link = lead->next;
     lead->unit = NULL;
+    lead->compiler = NULL;
     bool followed = lead->followers > 0;
     if (followed && answer)
         lead->answered = copy_answer(answer, &lead->answer);
@@ -294,6 +369,24 @@ static uint64_t kinship_of(const struct jc_closure *closure)
     return strtoull(half, NULL, 16);
 }
 
+// From here on those who follow can have the job hurried.
+static void show_job(struct jc_errand *errand, struct jc_compiler *compiler,
+                     const struct jc_mailbox *mailbox, enum jc_priority priority, const void *user)
+{
+    struct jc_lead *lead = errand->lead;
+    struct jc_leads *leads = errand->source->context->leads;
+    if (!lead)
+        return;
+    pthread_mutex_lock(&leads->lock);
+    enum jc_priority wanted = lead->urgency;
+    lead->compiler = compiler;
+    lead->mailbox = mailbox;
+    lead->user = user;
+    lead->urgency = priority;
+    hurry(leads, lead, wanted);
+    pthread_mutex_unlock(&leads->lock);
+}
+
 enum jc_result jc_errand_submit(struct jc_errand *errand, struct jc_compiler *compiler,
                                 struct jc_mailbox *mailbox, enum jc_priority priority, void *user,
                                 struct jc_error *error)
@@ -307,5 +400,8 @@ enum jc_result jc_errand_submit(struct jc_errand *errand, struct jc_compiler *co
         .flight = errand->lead ? errand->lead->flight : -1,
         .kinship = kinship_of(&errand->source->closure),
     };
-    return jc_compiler_submit(compiler, mailbox, &request, user, error);
+    result = jc_compiler_submit(compiler, mailbox, &request, user, error);
+    if (result == JC_OK)
+        show_job(errand, compiler, mailbox, priority, user);
+    return result;
 }

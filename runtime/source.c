@@ -58,6 +58,12 @@ bool jc_source_is_outdated(const struct jc_source *source)
            && !jc_toolchain_same(now, source->toolchain);
 }
 
+enum jc_result jc_source_refuse_outdated(const struct jc_source *source, struct jc_error *error)
+{
+    return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s: NVRTC or its settings changed since the"
+                   " template's headers were read; make the kernel again", source->tmpl->name);
+}
+
 // --- the template's record -----------------------------------------------------------------------
 
 // The text says everything that a template is: its description, unless the source begins with it,
@@ -226,6 +232,17 @@ enum jc_result jc_source_find(struct jc_source *source, const struct jc_unit *un
     return result;
 }
 
+void jc_obtained_take(struct jc_obtained *obtained, const struct jc_unit *unit,
+                      struct jc_job_answer *answer)
+{
+    describe(obtained, unit);
+    obtained->answer = *answer;
+    obtained->cubin = answer->cubin;
+    obtained->cubin_size = answer->cubin_size;
+    obtained->symbol = answer->lowered_name;
+    *answer = (struct jc_job_answer){0};
+}
+
 void jc_obtained_finish(struct jc_obtained *obtained)
 {
     jc_record_finish(&obtained->record);
@@ -300,8 +317,8 @@ static void log_refusal(struct jc_source *source, const struct jc_error *error)
            "%s: compiled for this process alone: %s", source->tmpl->name, error->text);
 }
 
-static void keep_variant(struct jc_source *source, const struct jc_unit *unit,
-                         const struct jc_job_answer *answer)
+void jc_source_keep_variant(struct jc_source *source, const struct jc_unit *unit,
+                            const struct jc_job_answer *answer)
 {
     struct jc_error error;
     if (jc_source_keep_template(source, &error) != JC_OK
@@ -323,11 +340,7 @@ static enum jc_result take_answer(struct jc_errand *errand, struct jc_compiler_a
         jc_job_answer_finish(&answer->job);
         return fail_with(error, result, &text);
     }
-    describe(obtained, &errand->unit);
-    obtained->answer = answer->job;
-    obtained->cubin = obtained->answer.cubin;
-    obtained->cubin_size = obtained->answer.cubin_size;
-    obtained->symbol = obtained->answer.lowered_name;
+    jc_obtained_take(obtained, &errand->unit, &answer->job);
     return JC_OK;
 }
 
@@ -341,8 +354,7 @@ static enum jc_result compile(struct jc_errand *errand, enum jc_priority priorit
     enum jc_result result = jc_context_need_compiler(source->context, source->toolchain, &compiler,
                                                      &outdated, error);
     if (outdated)
-        return jc_fail(error, JC_ERROR_TOOLCHAIN, "%s: NVRTC or its settings changed since the"
-                       " template's headers were read; make the kernel again", source->tmpl->name);
+        return jc_source_refuse_outdated(source, error);
     if (result != JC_OK)
         return result;
     struct jc_mailbox mailbox;
@@ -355,7 +367,7 @@ static enum jc_result compile(struct jc_errand *errand, enum jc_priority priorit
         return result;
     if (answer.job.result == JC_OK) {
         jc_source_warn(source, &answer.job);
-        keep_variant(source, &errand->unit, &answer.job);
+        jc_source_keep_variant(source, &errand->unit, &answer.job);
         jc_errand_end(errand, &answer);
     }
     result = take_answer(errand, &answer, obtained, error);
@@ -377,8 +389,8 @@ static enum jc_result look(struct jc_errand *errand, struct jc_obtained *obtaine
 
 // Gets what others find or compile. JC_ERROR_NOT_FOUND: there is nothing but to compile, with the
 // lead if it can be had.
-static enum jc_result get(struct jc_errand *errand, struct jc_obtained *obtained,
-                          struct jc_error *error)
+static enum jc_result get(struct jc_errand *errand, enum jc_priority priority,
+                          struct jc_obtained *obtained, struct jc_error *error)
 {
     for (;;) {
         struct jc_compiler_answer answer;
@@ -390,7 +402,7 @@ static enum jc_result get(struct jc_errand *errand, struct jc_obtained *obtained
             return look(errand, obtained, error);
         if (result != JC_ERROR_TIMEOUT)
             return JC_ERROR_NOT_FOUND;
-        result = jc_errand_await(errand, &answer);
+        result = jc_errand_await(errand, priority, &answer);
         if (result == JC_OK)
             return take_answer(errand, &answer, obtained, error);
         if (result != JC_ERROR_NOT_FOUND)
@@ -407,7 +419,7 @@ enum jc_result jc_source_obtain(struct jc_source *source,
     *obtained = (struct jc_obtained){0};
     enum jc_result result = jc_errand_init(&errand, source, specialization, arch, error);
     if (result == JC_OK)
-        result = get(&errand, obtained, error);
+        result = get(&errand, priority, obtained, error);
     if (result == JC_ERROR_NOT_FOUND)
         result = compile(&errand, priority, obtained, error);
     jc_errand_finish(&errand);

@@ -93,6 +93,18 @@ enum jc_result jc_source_check_cache(const struct jc_source *source, struct jc_e
 // Stores the template's record, unless that is done. JC_ERROR_CACHE, the errors of jc_cache_insert.
 enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error *error);
 
+// Stores what was compiled, and the template's record if that is not done. A cache that does not
+// take it is logged once.
+void jc_source_keep_variant(struct jc_source *source, const struct jc_unit *unit,
+                            const struct jc_job_answer *answer);
+
+// Hands out what was compiled; the answer is empty then.
+void jc_obtained_take(struct jc_obtained *obtained, const struct jc_unit *unit,
+                      struct jc_job_answer *answer);
+
+// JC_ERROR_TOOLCHAIN, for one who cannot read the source again.
+enum jc_result jc_source_refuse_outdated(const struct jc_source *source, struct jc_error *error);
+
 // Logs what the compiler warns of. The variants of a template share most of it.
 void jc_source_warn(struct jc_source *source, const struct jc_job_answer *answer);
 

@@ -740,6 +740,48 @@ static void a_launch_does_not_wait_for_a_long_compile(void **state)
     stop_acting(mark, count);
 }
 
+static void a_job_that_waits_can_be_made_more_urgent(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    int marks[4];
+    act("hang@jam", false, mark, count);
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){.max_workers = 1});
+    submit(compiler, "// jam\n", &marks[0]);
+    wait_at_work(compiler, 1);
+    submit(compiler, kernel, &marks[1]);
+    submit_to(compiler, &mailbox, kernel, JC_PRIORITY_BACKGROUND, &marks[2]);
+    submit_to(compiler, &mailbox, kernel, JC_PRIORITY_BACKGROUND, &marks[3]);
+    // Neither these nor what is at work.
+    struct jc_mailbox other;
+    jc_mailbox_init(&other, compiler);
+    jc_compiler_raise(compiler, &other, &marks[1], JC_PRIORITY_LAUNCH);
+    jc_compiler_raise(compiler, &mailbox, NULL, JC_PRIORITY_LAUNCH);
+    jc_compiler_raise(compiler, &mailbox, &marks[0], JC_PRIORITY_LAUNCH);
+    jc_compiler_raise(compiler, &mailbox, &marks[1], JC_PRIORITY_BACKGROUND);
+    jc_mailbox_finish(&other);
+
+    jc_compiler_raise(compiler, &mailbox, &marks[3], JC_PRIORITY_LAUNCH);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_ptr_equal(answer.user, &marks[3]);
+    assert_int_equal(answer.job.result, JC_OK);
+    jc_job_answer_finish(&answer.job);
+    // The others wait still, each in its queue, and new ones join those behind them.
+    struct jc_compiler_state now;
+    jc_compiler_state(compiler, &now);
+    assert_int_equal(now.waiting, 2);
+    jc_compiler_raise(compiler, &mailbox, &marks[2], JC_PRIORITY_LAUNCH);
+    submit_to(compiler, &mailbox, kernel, JC_PRIORITY_LAUNCH, &marks[3]);
+    for (int i = 2; i < 4; i++) {
+        answer = take(compiler);
+        assert_ptr_equal(answer.user, &marks[i]);
+        jc_job_answer_finish(&answer.job);
+    }
+    destroy(&compiler);
+    assert_no_child_is_left();
+    stop_acting(mark, count);
+}
+
 static void workers_with_nothing_to_do_end(void **state)
 {
     (void) state;
@@ -996,6 +1038,7 @@ int main(void)
         cmocka_unit_test(what_is_given_up_is_killed_and_the_others_go_on),
         cmocka_unit_test(a_launch_goes_before_a_warm_up),
         cmocka_unit_test(a_launch_does_not_wait_for_a_long_compile),
+        cmocka_unit_test(a_job_that_waits_can_be_made_more_urgent),
         cmocka_unit_test(workers_with_nothing_to_do_end),
         cmocka_unit_test(a_worker_that_is_stopped_is_killed_and_its_job_done_by_another),
         cmocka_unit_test(a_worker_that_lives_is_heard_however_long_a_compile_takes),

@@ -28,6 +28,7 @@ struct party {
     struct jc_template *tmpl;
     struct jc_plan *plan;
     struct jc_source source;
+    enum jc_priority priority;
     struct jc_obtained obtained;
     enum jc_result result;
     struct jc_error error;
@@ -70,7 +71,7 @@ static void *obtain(void *user)
 {
     struct party *party = user;
     party->result = jc_source_obtain(&party->source, jc_plan_specialization(party->plan, 0),
-                                     "sm_90a", JC_PRIORITY_WARMUP, &party->obtained,
+                                     "sm_90a", party->priority, &party->obtained,
                                      &party->error);
     return NULL;
 }
@@ -153,8 +154,7 @@ static void threads_get_a_copy_of_what_one_of_them_compiles(void **state)
             assert_int_equal((uintptr_t) other->cubin % 16, 0);
         }
         assert_int_equal(compiles(), 1);
-        while (jc_errand_is_led(owner.context, &first->key))
-            usleep(1000); // the worker lets go a moment after its answer
+        assert_false(jc_errand_is_led(owner.context, &first->key));
         for (size_t i = 0; i <= FOLLOWERS; i++)
             close_party(&parties[i]);
         jc_context_destroy(&owner.context);
@@ -212,6 +212,95 @@ static void what_is_in_the_cache_is_found_while_another_thread_compiles(void **s
     close_party(&late);
     close_party(&compiling);
     close_alone(&stored);
+}
+
+// A key that somebody else leads by now.
+static void await_lead(struct party *party)
+{
+    struct jc_errand errand;
+    assert_int_equal(jc_errand_init(&errand, &party->source,
+                                    jc_plan_specialization(party->plan, 0), "sm_90a", NULL),
+                     JC_OK);
+    while (!jc_errand_is_led(party->context, &errand.unit.key))
+        usleep(1000);
+    jc_errand_finish(&errand);
+}
+
+static void a_launch_that_follows_somebody_less_urgent_does_not_wait_in_that_queue(void **state)
+{
+    (void) state;
+    static const enum jc_priority leaders[] = {JC_PRIORITY_WARMUP, JC_PRIORITY_BACKGROUND};
+    for (size_t i = 0; i < 2; i++) {
+        struct party owner = {0}, first = {.priority = JC_PRIORITY_WARMUP},
+                     leader = {.priority = leaders[i]}, launch = {.priority = JC_PRIORITY_LAUNCH};
+        if (!open_context(&owner, jc_context_params(.disable = true, .max_workers = 1)))
+            fail_msg("%s", owner.error.text);
+        hold_compiles();
+        put_template("1");
+        open_party(&first, owner.context);
+        put_template("2");
+        open_party(&leader, owner.context);
+        open_party(&launch, owner.context);
+        start(&first);
+        await_compiles(1);
+        start(&leader);
+        await_lead(&launch);
+        start(&launch);
+        while (jc_leads_waiting(owner.context->leads) < 1)
+            usleep(1000);
+        // It begins beside the first one, for which there is one worker only, or the test does not
+        // end.
+        await_compiles(2);
+        let_compiles_go();
+        join(&first, JC_OK);
+        join(&leader, JC_OK);
+        join(&launch, JC_OK);
+        assert_true(leader.obtained.compiled);
+        assert_false(launch.obtained.compiled);
+        assert_int_equal(compiles(), 2);
+        close_party(&first);
+        close_party(&leader);
+        close_party(&launch);
+        jc_context_destroy(&owner.context);
+    }
+}
+
+static void a_lead_can_be_followed_without_waiting(void **state)
+{
+    (void) state;
+    struct party party = {0};
+    struct jc_errand first, second;
+    char why[] = "why";
+    struct jc_compiler_answer answer = {.job = {.result = JC_ERROR_WORKER, .text = why}}, copy;
+    put_template("7");
+    open_alone(&party, jc_context_params(.disable = true));
+    struct jc_leads *leads = party.context->leads;
+    const struct jc_specialization *of = jc_plan_specialization(party.plan, 0);
+    assert_int_equal(jc_errand_init(&first, &party.source, of, "sm_90a", NULL), JC_OK);
+    assert_int_equal(jc_errand_init(&second, &party.source, of, "sm_90a", NULL), JC_OK);
+    assert_null(jc_errand_follow(&second, JC_PRIORITY_LAUNCH));
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(jc_errand_take_lead(&first), JC_OK);
+        struct jc_lead *lead = jc_errand_follow(&second, JC_PRIORITY_LAUNCH);
+        assert_non_null(lead);
+        assert_int_equal(jc_leads_waiting(leads), 1);
+        assert_int_equal(jc_lead_ask(leads, lead, &copy), JC_ERROR_TIMEOUT);
+        if (round == 2) // nobody follows it in the end
+            jc_lead_leave(leads, lead);
+        jc_errand_end(&first, round == 1 ? NULL : &answer);
+        if (round < 2)
+            assert_int_equal(jc_lead_ask(leads, lead, &copy),
+                             round == 0 ? JC_OK : JC_ERROR_NOT_FOUND);
+        if (round == 0) {
+            assert_int_equal(copy.job.result, JC_ERROR_WORKER);
+            assert_string_equal(copy.job.text, "why");
+            jc_job_answer_finish(&copy.job);
+        }
+        assert_int_equal(jc_leads_waiting(leads), 0);
+    }
+    jc_errand_finish(&first);
+    jc_errand_finish(&second);
+    close_alone(&party);
 }
 
 // --- processes -----------------------------------------------------------------------------------
@@ -385,7 +474,8 @@ static void waiting_is_bounded_however_long_others_lead(void **state)
     uint64_t start_ns = jc_now_ns();
     size_t rounds = 0;
     enum jc_result result;
-    while ((result = jc_errand_await(&errand, &answer)) == JC_ERROR_NOT_FOUND) {
+    while ((result = jc_errand_await(&errand, JC_PRIORITY_LAUNCH, &answer))
+           == JC_ERROR_NOT_FOUND) {
         assert_int_equal(jc_errand_take_lead(&errand), JC_ERROR_TIMEOUT);
         rounds++;
     }
@@ -410,6 +500,8 @@ int main(void)
         IN_A_FOLDER(threads_get_a_copy_of_what_one_of_them_compiles),
         IN_A_FOLDER(threads_get_a_copy_of_why_it_does_not_compile),
         IN_A_FOLDER(what_is_in_the_cache_is_found_while_another_thread_compiles),
+        IN_A_FOLDER(a_launch_that_follows_somebody_less_urgent_does_not_wait_in_that_queue),
+        IN_A_FOLDER(a_lead_can_be_followed_without_waiting),
         IN_A_FOLDER(processes_find_what_one_of_them_compiles),
         IN_A_FOLDER(a_leader_that_is_killed_is_followed_by_one_of_those_who_wait),
         IN_A_FOLDER(a_leader_that_is_stopped_hangs_nobody),

@@ -337,14 +337,20 @@ enum jc_result jc_compiler_submit(struct jc_compiler *compiler, struct jc_mailbo
     job->mailbox = mailbox;
     mailbox->outstanding++;
     pthread_mutex_lock(&compiler->mutex);
-    struct jc_queue *queue = &compiler->queues[job->priority];
     job->id = ++compiler->next_id;
-    *queue->last = job;
-    queue->last = &job->next;
-    queue->size++;
+    jc_queue_push(&compiler->queues[job->priority], job);
     pthread_mutex_unlock(&compiler->mutex);
     wake(compiler);
     return JC_OK;
+}
+
+void jc_compiler_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                       const void *user, enum jc_priority priority)
+{
+    pthread_mutex_lock(&compiler->mutex);
+    jc_crew_raise(compiler, mailbox, user, priority);
+    pthread_mutex_unlock(&compiler->mutex);
+    wake(compiler);
 }
 
 enum jc_result jc_mailbox_take(struct jc_mailbox *mailbox, uint64_t wait_ns,

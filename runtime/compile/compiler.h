@@ -102,6 +102,13 @@ enum jc_result jc_compiler_submit(struct jc_compiler *compiler, struct jc_mailbo
                                   const struct jc_request *request, void *user,
                                   struct jc_error *error);
 
+// Makes a job as urgent as somebody needs it who came later: it joins the jobs of that priority
+// that wait, and its wait for a slot of the node begins anew. One that is at work already cannot be
+// made faster, least of all by a worker that runs only when a core is idle; only if it has to be
+// tried again is it as urgent. What is not there any more, or is more urgent, is left alone.
+void jc_compiler_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                       const void *user, enum jc_priority priority);
+
 struct jc_compiler_answer {
     void *user;
     // Beside those of jc_job_answer: JC_ERROR_WORKER, the compiler crashed twice, ran out of time

@@ -62,6 +62,14 @@ static struct jc_compile *pop(struct jc_queue *queue)
     return job;
 }
 
+void jc_queue_push(struct jc_queue *queue, struct jc_compile *job)
+{
+    job->next = NULL;
+    *queue->last = job;
+    queue->last = &job->next;
+    queue->size++;
+}
+
 static void push_front(struct jc_queue *queue, struct jc_compile *job)
 {
     job->next = queue->first;
@@ -774,6 +782,47 @@ void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns)
         worker->since_ns += ns;
         worker->heard_ns += ns;
     }
+}
+
+// --- others who want the same --------------------------------------------------------------------
+
+static bool is_of(const struct jc_compile *job, const struct jc_mailbox *mailbox, const void *user)
+{
+    return job && job->mailbox == mailbox && job->user == user;
+}
+
+// Takes a job out of a queue; NULL where it is not in there.
+static struct jc_compile *take_out(struct jc_queue *queue, const struct jc_mailbox *mailbox,
+                                   const void *user)
+{
+    struct jc_compile **link = &queue->first;
+    while (*link && !is_of(*link, mailbox, user))
+        link = &(*link)->next;
+    struct jc_compile *job = *link;
+    if (!job)
+        return NULL;
+    *link = job->next;
+    if (!*link)
+        queue->last = link;
+    queue->size--;
+    return job;
+}
+
+void jc_crew_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                   const void *user, enum jc_priority priority)
+{
+    for (unsigned i = priority + 1; i < JC_NUM_PRIORITIES; i++) {
+        struct jc_compile *job = take_out(&compiler->queues[i], mailbox, user);
+        if (!job)
+            continue;
+        job->priority = priority;
+        job->submitted_ns = jc_now_ns();
+        jc_queue_push(&compiler->queues[priority], job);
+        return;
+    }
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
+        if (is_of(worker->job, mailbox, user) && worker->job->priority > priority)
+            worker->job->priority = priority;
 }
 
 // --- ends ----------------------------------------------------------------------------------------

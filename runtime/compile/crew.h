@@ -32,6 +32,8 @@ struct jc_queue {
     size_t size;
 };
 
+void jc_queue_push(struct jc_queue *queue, struct jc_compile *job);
+
 enum jc_worker_state {
     JC_WORKER_STARTING, // its welcome has not come
     JC_WORKER_IDLE,
@@ -122,6 +124,10 @@ void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns);
 
 // Ends the workers that are busy for a mailbox, and forgets what waits for it. Called by its owner.
 void jc_crew_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox);
+
+// Makes the job of a mailbox's owner that urgent, wherever it is. Called by whoever follows it.
+void jc_crew_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                   const void *user, enum jc_priority priority);
 
 // Ends all workers and waits for it.
 void jc_crew_end(struct jc_compiler *compiler);
