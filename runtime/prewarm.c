@@ -3,23 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cache/clock.h"
 #include "cache/epoch.h"
 #include "cache/params.h"
 #include "cache/report.h"
 #include "coverage.h"
-#include "errand.h"
-#include "outcome.h"
+#include "fleet.h"
 #include "runtime/plan/plan.h"
-#include "starter.h"
-
-// How often one looks whether the compiler is there.
-#define START_PAUSE_NS UINT64_C(2000000)
-
-// Whoever shows or stops it is called a little more often than ten times a second.
-#define TELL_NS UINT64_C(80000000)
 
 // A batch for one of its architectures.
 struct sweep {
@@ -35,23 +26,6 @@ struct place {
     size_t sweep, variant;
 };
 
-// A variant that another process or thread is compiling. It is begun anew when its time comes: the
-// text of a key can have 100 kB.
-struct aside {
-    struct place place;
-    struct jc_key key;
-    uint64_t deadline_ns; // then it is compiled in any case
-    bool orphan; // nobody compiles it, and there was no room for it here
-};
-
-// A variant that is being compiled, and comes back with the answer.
-struct flight {
-    struct flight *next;
-    struct place place;
-    bool alone; // nothing else was in flight from its beginning on
-    struct jc_errand errand;
-};
-
 struct prewarm {
     struct jc_context *context;
     const struct jc_prewarm_params *params;
@@ -64,43 +38,33 @@ struct prewarm {
     struct place *selected; // with a key to look for: those to be begun, instead
     size_t num_selected, next_selected;
 
-    struct jc_compiler *compiler; // NULL until something is to be compiled, and it has been started
-    struct jc_mailbox mailbox;    // of the compiler
-    struct jc_starter starter;    // while one flight is there, which waits for the compiler
-    struct flight *flights;
-    size_t in_flight;
-    size_t most; // that may be, after descriptors ran out; one more for each that came back
-
-    struct aside *asides;
-    size_t num_asides, max_asides;
-    size_t turn; // of an aside to be looked up although others still compile it
-    uint64_t look_ns, tell_ns; // when to look at those aside, and when to tell how it goes
-
+    struct jc_fleet fleet;
     size_t done;
     bool stopped; // by the caller's progress function
+    enum jc_result result;
 };
 
 // --- telling -------------------------------------------------------------------------------------
 
-static void call(struct prewarm *prewarm, struct jc_prewarm_event *event)
+// False: it is to stop.
+static bool call(struct prewarm *prewarm, struct jc_prewarm_event *event)
 {
-    struct jc_compiler_state state = {0};
+    struct jc_fleet_state state;
     if (!prewarm->params->progress)
-        return;
-    if (prewarm->compiler)
-        jc_compiler_state(prewarm->compiler, &state);
+        return true;
+    jc_fleet_state(&prewarm->fleet, &state);
     event->done = prewarm->done;
     event->planned = prewarm->report->planned;
-    event->compiling = state.at_work;
-    event->awaited = prewarm->num_asides;
+    event->compiling = state.compiling;
+    event->awaited = state.awaited;
     if (!prewarm->params->progress(prewarm->params->user, event))
         prewarm->stopped = true;
+    return !prewarm->stopped;
 }
 
-static void tell_underway(struct prewarm *prewarm)
+static bool tell_underway(void *user)
 {
-    prewarm->tell_ns = jc_now_ns() + TELL_NS;
-    call(prewarm, &(struct jc_prewarm_event){.outcome = JC_PREWARM_UNDERWAY, .message = ""});
+    return call(user, &(struct jc_prewarm_event){.outcome = JC_PREWARM_UNDERWAY, .message = ""});
 }
 
 static void count(struct jc_prewarm_report *report, enum jc_prewarm_outcome outcome, bool awaited)
@@ -114,276 +78,38 @@ static void count(struct jc_prewarm_report *report, enum jc_prewarm_outcome outc
     report->failed += outcome == JC_PREWARM_FAILED;
 }
 
-static void tell(struct prewarm *prewarm, const struct flight *flight, bool awaited,
-                 enum jc_prewarm_outcome outcome, uint64_t elapsed_ns, const char *message)
+// What became of a variant. Ends all of it only where the next one would fare no better.
+static bool tell(void *user, const struct jc_arrival *arrival)
 {
-    struct sweep *sweep = &prewarm->sweeps[flight->place.sweep];
+    static const enum jc_prewarm_outcome outcomes[] = {
+        [JC_FATE_FOUND] = JC_PREWARM_HIT,
+        [JC_FATE_COMPILED] = JC_PREWARM_COMPILED,
+        [JC_FATE_MISSING] = JC_PREWARM_MISSING,
+        [JC_FATE_FAILED] = JC_PREWARM_FAILED,
+    };
+    struct prewarm *prewarm = user;
+    struct sweep *sweep = arrival->task->owner;
     struct jc_batch *batch = sweep->batch;
-    count(prewarm->report, outcome, awaited);
-    count(batch->report, outcome, awaited);
+    if (arrival->fate == JC_FATE_BROKEN) {
+        prewarm->result = jc_fail(prewarm->error, arrival->result, "%s", arrival->text);
+        return false;
+    }
+    enum jc_prewarm_outcome outcome = outcomes[arrival->fate];
+    count(prewarm->report, outcome, arrival->awaited);
+    count(batch->report, outcome, arrival->awaited);
     prewarm->done++;
     sweep->present += outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED;
     if (sweep->present == batch->num_variants && !prewarm->params->check)
         jc_coverage_keep(&sweep->coverage, batch, sweep->arch);
-    call(prewarm, &(struct jc_prewarm_event){
+    return call(prewarm, &(struct jc_prewarm_event){
         .outcome = outcome,
         .tmpl = batch->source.tmpl,
-        .variant = &batch->variants[flight->place.variant],
+        .variant = &batch->variants[arrival->task->index],
         .arch = sweep->arch,
-        .key = flight->errand.unit.key,
-        .elapsed_ns = elapsed_ns,
-        .message = message,
+        .key = arrival->key,
+        .elapsed_ns = arrival->elapsed_ns,
+        .message = arrival->text,
     });
-}
-
-static void tell_failure(struct prewarm *prewarm, const struct flight *flight, uint64_t elapsed_ns,
-                         struct jc_buffer *text)
-{
-    tell(prewarm, flight, false, JC_PREWARM_FAILED, elapsed_ns,
-         text->failed ? "out of memory" : text->data);
-    jc_buffer_finish(text);
-}
-
-// --- one variant ---------------------------------------------------------------------------------
-
-static void flight_destroy(struct flight *flight)
-{
-    jc_errand_finish(&flight->errand);
-    free(flight);
-}
-
-static enum jc_result put_aside(struct prewarm *prewarm, struct place place,
-                                const struct jc_key *key, bool orphan)
-{
-    if (prewarm->num_asides == prewarm->max_asides) {
-        size_t max = prewarm->max_asides ? 2 * prewarm->max_asides : 16;
-        struct aside *grown = realloc(prewarm->asides, max * sizeof(*grown));
-        if (!grown)
-            return jc_fail_memory(prewarm->error);
-        prewarm->asides = grown;
-        prewarm->max_asides = max;
-    }
-    prewarm->asides[prewarm->num_asides++] = (struct aside){
-        .place = place, .key = *key, .deadline_ns = jc_errand_deadline_ns(prewarm->context),
-        .orphan = orphan};
-    return JC_OK;
-}
-
-// One variant has come back. Fails only where the next one would fare no better.
-static enum jc_result land(struct prewarm *prewarm, struct flight *flight,
-                           const struct jc_compiler_answer *answer)
-{
-    struct jc_errand *errand = &flight->errand;
-    const struct jc_job_answer *job = &answer->job;
-    if (job->result == JC_ERROR_IO && !flight->alone) {
-        // No descriptor was left to send it or to have its answer, with so many in flight.
-        prewarm->most = prewarm->in_flight > 1 ? prewarm->in_flight : 1;
-        return put_aside(prewarm, flight->place, &errand->unit.key, true);
-    }
-    prewarm->most += prewarm->most < SIZE_MAX;
-    if (job->result == JC_ERROR_TOOLCHAIN)
-        return jc_fail(prewarm->error, job->result, "%s", job->text);
-    if (job->result != JC_OK) {
-        struct jc_buffer text = {0};
-        jc_outcome_fail(errand->source, &errand->unit, answer, &text);
-        jc_errand_end(errand, answer);
-        tell_failure(prewarm, flight, job->elapsed_ns, &text);
-        return JC_OK;
-    }
-    struct jc_error error;
-    jc_source_warn(errand->source, job);
-    enum jc_result result = jc_outcome_keep(errand->source, &errand->unit, job, &error);
-    jc_errand_end(errand, answer);
-    if (result == JC_OK) {
-        tell(prewarm, flight, false, JC_PREWARM_COMPILED, job->elapsed_ns, "");
-        return JC_OK;
-    }
-    // A cache that has become read only is the end of it all, and told as that.
-    result = jc_source_check_cache(errand->source, prewarm->error);
-    if (result == JC_OK)
-        tell(prewarm, flight, false, JC_PREWARM_FAILED, job->elapsed_ns, error.text);
-    return result;
-}
-
-static void rest(uint64_t ns)
-{
-    const struct timespec pause = {.tv_nsec = (long) (ns % UINT64_C(1000000000))};
-    nanosleep(&pause, NULL);
-}
-
-// Waits until one of those in flight has come back, or time is up.
-static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
-{
-    struct jc_compiler_answer answer;
-    if (jc_mailbox_take(&prewarm->mailbox, wait_ns, &answer) != JC_OK)
-        return JC_OK;
-    struct flight *flight = answer.user;
-    struct flight **link = &prewarm->flights;
-    while (*link != flight)
-        link = &(*link)->next;
-    *link = flight->next;
-    prewarm->in_flight--;
-    enum jc_result result = land(prewarm, flight, &answer);
-    flight_destroy(flight);
-    jc_job_answer_finish(&answer.job);
-    return result;
-}
-
-static bool has_room(const struct prewarm *prewarm)
-{
-    size_t capacity = prewarm->compiler ? jc_compiler_capacity(prewarm->compiler) : 1;
-    return prewarm->in_flight < prewarm->most && prewarm->in_flight < capacity;
-}
-
-// What became of a variant that was begun.
-enum fate {
-    FATE_DONE,    // told
-    FATE_FLYING,
-    FATE_AWAITED, // others compile it
-    FATE_ORPHAN   // nobody does, and there is no room for it now
-};
-
-// Tells what the cache knows of it. JC_ERROR_NOT_FOUND: nothing, or not enough.
-static enum jc_result look(struct prewarm *prewarm, struct flight *flight, bool awaited)
-{
-    struct jc_obtained obtained;
-    struct jc_buffer text = {0};
-    const struct jc_prewarm_params *params = prewarm->params;
-    enum jc_result result = jc_errand_look(&flight->errand, params->retry, "`retry` (--retry)",
-                                           &obtained, &text);
-    if (result == JC_OK) {
-        jc_obtained_finish(&obtained);
-        tell(prewarm, flight, awaited, JC_PREWARM_HIT, 0, "");
-    } else if (result == JC_ERROR_COMPILE || result == JC_ERROR_WORKER) {
-        tell_failure(prewarm, flight, 0, &text);
-    } else if (result == JC_ERROR_OUT_OF_MEMORY) {
-        return jc_fail_memory(prewarm->error);
-    } else if (params->check) {
-        tell(prewarm, flight, false, JC_PREWARM_MISSING, 0, "");
-    } else {
-        return JC_ERROR_NOT_FOUND;
-    }
-    return JC_OK;
-}
-
-static enum jc_result submit(struct prewarm *prewarm, struct flight *flight)
-{
-    return jc_errand_submit(
-        &flight->errand, prewarm->compiler, &prewarm->mailbox,
-        prewarm->params->background ? JC_PRIORITY_BACKGROUND : JC_PRIORITY_WARMUP, flight,
-        prewarm->error);
-}
-
-// Waits for the compiler, and gives it the flight that has been waiting too.
-static enum jc_result wait_for_compiler(struct prewarm *prewarm, uint64_t wait_ns)
-{
-    if (!jc_starter_is_done(&prewarm->starter)) {
-        rest(wait_ns < START_PAUSE_NS ? wait_ns : START_PAUSE_NS);
-        return JC_OK;
-    }
-    enum jc_result result =
-        jc_starter_finish(&prewarm->starter, &prewarm->compiler, prewarm->error);
-    if (result != JC_OK)
-        return result;
-    jc_mailbox_init(&prewarm->mailbox, prewarm->compiler);
-    return submit(prewarm, prewarm->flights);
-}
-
-// Sends it to the compiler. On success `flight` is the prewarm's.
-static enum jc_result launch(struct prewarm *prewarm, struct flight *flight)
-{
-    struct jc_source *source = flight->errand.source;
-    enum jc_result result = jc_source_keep_template(source, prewarm->error);
-    if (result == JC_OK && prewarm->compiler)
-        result = submit(prewarm, flight);
-    else if (result == JC_OK)
-        jc_starter_begin(&prewarm->starter, prewarm->context, source->toolchain);
-    if (result != JC_OK)
-        return result;
-    flight->alone = !prewarm->flights;
-    if (prewarm->flights)
-        prewarm->flights->alone = false;
-    flight->next = prewarm->flights;
-    prewarm->flights = flight;
-    prewarm->in_flight++;
-    return JC_OK;
-}
-
-// The errand from where the cache knows nothing, `overdue` being that others had their time.
-static enum jc_result pursue(struct prewarm *prewarm, struct flight *flight, bool awaited,
-                             bool overdue, enum fate *fate)
-{
-    *fate = FATE_ORPHAN;
-    if (!has_room(prewarm))
-        return JC_OK;
-    enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&flight->errand);
-    *fate = FATE_AWAITED;
-    if (led == JC_ERROR_TIMEOUT)
-        return JC_OK;
-    if (led == JC_ERROR_IO && prewarm->in_flight > 0) {
-        prewarm->most = prewarm->in_flight;
-        *fate = FATE_ORPHAN;
-        return JC_OK;
-    }
-    enum jc_result result = look(prewarm, flight, awaited);
-    *fate = result == JC_OK ? FATE_DONE : FATE_FLYING;
-    return result == JC_ERROR_NOT_FOUND ? launch(prewarm, flight) : result;
-}
-
-// Begins a variant, or begins it again, `aside` being what was noted of it.
-static enum jc_result begin(struct prewarm *prewarm, struct place place, const struct aside *aside,
-                            enum fate *fate, struct jc_key *key)
-{
-    const struct sweep *sweep = &prewarm->sweeps[place.sweep];
-    struct jc_batch *batch = sweep->batch;
-    struct flight *flight = calloc(1, sizeof(*flight));
-    if (!flight)
-        return jc_fail_memory(prewarm->error);
-    flight->place = place;
-    *fate = FATE_DONE;
-    enum jc_result result =
-        jc_errand_init(&flight->errand, &batch->source, batch->specializations[place.variant],
-                       sweep->arch, prewarm->error);
-    *key = flight->errand.unit.key;
-    if (result == JC_OK)
-        result = look(prewarm, flight, aside);
-    if (result == JC_ERROR_NOT_FOUND)
-        result = pursue(prewarm, flight, aside, aside && jc_now_ns() >= aside->deadline_ns, fate);
-    if (result != JC_OK || *fate != FATE_FLYING)
-        flight_destroy(flight);
-    return result;
-}
-
-// --- those that others compile -------------------------------------------------------------------
-
-// Whether it is worth the forming of its key: nobody compiles it any more, or time is up, or it has
-// its turn. The last is for what was compiled by somebody who had waited long enough.
-static bool is_due(struct prewarm *prewarm, size_t index)
-{
-    const struct aside *aside = &prewarm->asides[index];
-    if (aside->orphan)
-        return has_room(prewarm);
-    return index == prewarm->turn || jc_now_ns() >= aside->deadline_ns
-           || !jc_errand_is_led(prewarm->context, &aside->key);
-}
-
-static enum jc_result look_at_asides(struct prewarm *prewarm)
-{
-    enum jc_result result = JC_OK;
-    prewarm->turn = prewarm->turn + 1 < prewarm->num_asides ? prewarm->turn + 1 : 0;
-    for (size_t i = 0; i < prewarm->num_asides && result == JC_OK && !prewarm->stopped;) {
-        struct aside *aside = &prewarm->asides[i];
-        enum fate fate = aside->orphan ? FATE_ORPHAN : FATE_AWAITED;
-        if (is_due(prewarm, i))
-            result = begin(prewarm, aside->place, aside, &fate, &aside->key);
-        aside->orphan = fate == FATE_ORPHAN;
-        if (fate == FATE_DONE || fate == FATE_FLYING)
-            *aside = prewarm->asides[--prewarm->num_asides];
-        else
-            i++;
-    }
-    prewarm->look_ns = jc_now_ns() + jc_errand_pause_ns();
-    return result;
 }
 
 // --- what there is to do -------------------------------------------------------------------------
@@ -478,13 +204,13 @@ static enum jc_result plan_all(struct prewarm *prewarm)
     return result;
 }
 
-// The variant that comes next. False: all were begun.
+// The variant that comes next. False: all were handed out.
 static bool find_next(struct prewarm *prewarm, struct place *place)
 {
     if (prewarm->params->key) {
         if (prewarm->next_selected == prewarm->num_selected)
             return false;
-        *place = prewarm->selected[prewarm->next_selected];
+        *place = prewarm->selected[prewarm->next_selected++];
         return true;
     }
     struct place *next = &prewarm->next;
@@ -493,75 +219,57 @@ static bool find_next(struct prewarm *prewarm, struct place *place)
         if (sweep->vouched || next->variant == sweep->batch->num_variants)
             continue;
         *place = *next;
+        next->variant++;
         return true;
     }
     return false;
 }
 
+static bool hand_out(void *user, struct jc_task *task)
+{
+    struct prewarm *prewarm = user;
+    struct place place;
+    if (!find_next(prewarm, &place))
+        return false;
+    struct sweep *sweep = &prewarm->sweeps[place.sweep];
+    *task = (struct jc_task){
+        .source = &sweep->batch->source,
+        .specialization = sweep->batch->specializations[place.variant],
+        .arch = sweep->arch,
+        .owner = sweep,
+        .index = place.variant,
+    };
+    return true;
+}
+
 // --- all of it -----------------------------------------------------------------------------------
-
-static enum jc_result begin_next(struct prewarm *prewarm, struct place place)
-{
-    struct jc_key key;
-    enum fate fate;
-    enum jc_result result = begin(prewarm, place, NULL, &fate, &key);
-    if (result != JC_OK || fate == FATE_ORPHAN)
-        return result;
-    prewarm->next.variant++;
-    prewarm->next_selected++;
-    return fate == FATE_AWAITED ? put_aside(prewarm, place, &key, false) : JC_OK;
-}
-
-// Waits for whatever comes first: an answer, or the time to look or to tell.
-static enum jc_result wait(struct prewarm *prewarm)
-{
-    uint64_t now = jc_now_ns(), until = prewarm->tell_ns;
-    if (prewarm->num_asides > 0 && prewarm->look_ns < until)
-        until = prewarm->look_ns;
-    uint64_t wait_ns = until > now ? until - now : 0;
-    if (prewarm->in_flight > 0)
-        return prewarm->compiler ? wait_for_one(prewarm, wait_ns)
-                                 : wait_for_compiler(prewarm, wait_ns);
-    rest(wait_ns);
-    return JC_OK;
-}
 
 static enum jc_result work(struct prewarm *prewarm)
 {
-    enum jc_result result = JC_OK;
-    while (result == JC_OK && !prewarm->stopped) {
-        struct place place;
-        bool more = find_next(prewarm, &place);
-        if (more && has_room(prewarm))
-            result = begin_next(prewarm, place);
-        else if (more || prewarm->in_flight > 0 || prewarm->num_asides > 0)
-            result = wait(prewarm);
-        else
-            break;
-        uint64_t now = jc_now_ns();
-        if (prewarm->num_asides > 0 && now >= prewarm->look_ns && result == JC_OK)
-            result = look_at_asides(prewarm);
-        if (now >= prewarm->tell_ns && !prewarm->stopped)
-            tell_underway(prewarm);
-    }
-    return result;
+    const struct jc_prewarm_params *params = prewarm->params;
+    const struct jc_fleet_params fleet = {
+        .context = prewarm->context,
+        .priority = params->background ? JC_PRIORITY_BACKGROUND : JC_PRIORITY_WARMUP,
+        .check = params->check,
+        .retry = params->retry,
+        .keep = true,
+        .remedy = "`retry` (--retry)",
+        .next = hand_out,
+        .tell = tell,
+        .tick = tell_underway,
+        .user = prewarm,
+    };
+    if (!prewarm->stopped)
+        jc_fleet_run(&prewarm->fleet, &fleet);
+    return prewarm->result;
 }
 
-// What is still in flight is given up: nobody waits for it any more.
 static void finish(struct prewarm *prewarm)
 {
-    jc_starter_finish(&prewarm->starter, NULL, NULL);
-    if (prewarm->compiler)
-        jc_mailbox_finish(&prewarm->mailbox);
-    for (struct flight *flight = prewarm->flights, *next; flight; flight = next) {
-        next = flight->next;
-        flight_destroy(flight);
-    }
     for (size_t i = 0; i < prewarm->num_sweeps; i++)
         jc_coverage_finish(&prewarm->sweeps[i].coverage);
     free(prewarm->sweeps);
     free(prewarm->selected);
-    free(prewarm->asides);
 }
 
 enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batches,
@@ -569,13 +277,11 @@ enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batch
                               struct jc_prewarm_report *report, struct jc_error *error)
 {
     struct prewarm prewarm = {
-        .context = context, .params = params, .report = report, .error = error,
-        .most = SIZE_MAX};
+        .context = context, .params = params, .report = report, .error = error};
     *report = (struct jc_prewarm_report){0};
     for (size_t i = 0; i < num_batches; i++)
         if (batches[i].report)
             *batches[i].report = (struct jc_prewarm_report){0};
-    prewarm.tell_ns = jc_now_ns() + TELL_NS;
     enum jc_result result = make_sweeps(&prewarm, batches, num_batches);
     if (result == JC_OK)
         result = plan_all(&prewarm);

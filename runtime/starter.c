@@ -7,9 +7,9 @@
 static void *start(void *user)
 {
     struct jc_starter *starter = user;
-    bool outdated;
     starter->result = jc_context_need_compiler(starter->context, starter->toolchain,
-                                               &starter->compiler, &outdated, &starter->error);
+                                               &starter->compiler, &starter->outdated,
+                                               &starter->error);
     atomic_store_explicit(&starter->done, true, memory_order_release);
     return NULL;
 }
@@ -34,13 +34,15 @@ bool jc_starter_is_done(const struct jc_starter *starter)
 }
 
 enum jc_result jc_starter_finish(struct jc_starter *starter, struct jc_compiler **compiler,
-                                 struct jc_error *error)
+                                 bool *outdated, struct jc_error *error)
 {
     if (!starter->context)
         return JC_ERROR_NOT_FOUND;
     if (starter->threaded)
         pthread_join(starter->thread, NULL);
     enum jc_result result = starter->result;
+    if (outdated)
+        *outdated = starter->outdated;
     if (compiler)
         *compiler = result == JC_OK ? starter->compiler : NULL;
     if (result != JC_OK)

@@ -17,6 +17,7 @@ struct jc_starter {
     // Set by the thread, with release order, after what follows.
     atomic_bool done;
     enum jc_result result;
+    bool outdated;
     struct jc_compiler *compiler;
     struct jc_error error;
 };
@@ -27,9 +28,9 @@ void jc_starter_begin(struct jc_starter *starter, struct jc_context *context,
 
 bool jc_starter_is_done(const struct jc_starter *starter);
 
-// Waits for the end, and hands out what came of it. `compiler` and `error` may be NULL. The errors
-// of jc_context_need_compiler. Accepts one that is all zero: JC_ERROR_NOT_FOUND.
+// Waits for the end, and hands out what came of it. All but the first may be NULL. The errors of
+// jc_context_need_compiler. Accepts one that is all zero: JC_ERROR_NOT_FOUND.
 enum jc_result jc_starter_finish(struct jc_starter *starter, struct jc_compiler **compiler,
-                                 struct jc_error *error);
+                                 bool *outdated, struct jc_error *error);
 
 #endif

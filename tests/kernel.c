@@ -16,6 +16,7 @@
 
 #include <jitcache/jitcache.h>
 
+#include "runtime/errand.h"
 #include "runtime/launch/kernel.h"
 #include "counted.h"
 #include "sim/sim.h"
@@ -889,13 +890,30 @@ static void *prepare_slowly(void *user)
     return NULL;
 }
 
-static void open_counted(struct jc_context **counted, struct jc_device **counted_device)
+static void open_counted(struct jc_context_params params, struct jc_context **counted,
+                         struct jc_device **counted_device)
 {
     struct jc_error error;
-    if (jc_context_create(jc_context_params(.dir = scratch_path("cache"), .nvrtc = counted_nvrtc),
-                          counted, &error) ||
+    params.size = sizeof(params);
+    params.dir = scratch_path("cache");
+    params.nvrtc = counted_nvrtc;
+    if (jc_context_create(&params, counted, &error) ||
         jc_context_device(*counted, 0, counted_device, &error))
         fail_msg("%s", error.text);
+}
+
+static void begin_counting(void)
+{
+    strcpy(counted_file, scratch_path("count"));
+    setenv("JITCACHE_NVRTC_COUNT", counted_file, 1);
+    setenv("JITCACHE_REAL_NVRTC", counted_real, 1);
+}
+
+static void end_counting(void)
+{
+    unsetenv("JITCACHE_NVRTC_COUNT");
+    unsetenv("JITCACHE_REAL_NVRTC");
+    unsetenv("JITCACHE_NVRTC_HOLD");
 }
 
 static void a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_kernel(void **state)
@@ -908,11 +926,9 @@ static void a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_ker
     struct slow slow = {0};
     struct gemm_args a;
     pthread_t thread;
-    strcpy(counted_file, scratch_path("count"));
-    setenv("JITCACHE_NVRTC_COUNT", counted_file, 1);
-    setenv("JITCACHE_REAL_NVRTC", counted_real, 1);
+    begin_counting();
     gemm_args_init(&a, ALIGNED, 100, 64);
-    open_counted(&counted, &counted_device);
+    open_counted((struct jc_context_params){0}, &counted, &counted_device);
     assert_int_equal(JC_OK, jc_kernel_create(counted_device, tmpl, NULL, &slow.kernel, NULL));
     resolved(slow.kernel, a.args, &launched);
     jc_kernel_destroy(&slow.kernel);
@@ -920,7 +936,7 @@ static void a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_ker
 
     compiles();
     hold_compiles();
-    open_counted(&counted, &counted_device);
+    open_counted((struct jc_context_params){0}, &counted, &counted_device);
     assert_int_equal(JC_OK, jc_kernel_create(counted_device, tmpl, NULL, &slow.kernel, NULL));
     assert_int_equal(0, pthread_create(&thread, NULL, prepare_slowly, &slow));
     await_compiles(1);
@@ -933,13 +949,243 @@ static void a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_ker
     assert_int_equal(JC_OK, slow.result);
     assert_int_equal(1, info_of(slow.kernel).compiles);
     assert_int_equal(3, info_of(slow.kernel).variants);
-    unsetenv("JITCACHE_NVRTC_COUNT");
-    unsetenv("JITCACHE_REAL_NVRTC");
-    unsetenv("JITCACHE_NVRTC_HOLD");
+    end_counting();
     jc_kernel_destroy(&slow.kernel);
     jc_context_destroy(&counted);
     jc_template_destroy(&tmpl);
 }
+
+// --- warm-ups ------------------------------------------------------------------------------------
+
+// A variant for each number up to 6, the last one for all above too, and the generic one. Those of
+// 3 and 5 compile only where `BROKEN` is not defined.
+static const char tiled[] =
+    "/*jitcache\nkernel: k\nparameters:\n  - {name: TILE, type: int, dispatch: [{when: n <= 1,"
+    " value: 1}, {when: n <= 2, value: 2}, {when: n <= 3, value: 3}, {when: n <= 4, value: 4},"
+    " {when: n <= 5, value: 5}, {value: 6}]}\narguments:\n  - {name: p, type: u32*, facets: []}\n"
+    "  - {name: n, type: i32, do_not_specialize: true, range: [1, 100]}\nfallback: {TILE: 8}\n"
+    "launch: {block: 32}\n*/\n"
+    "#include <jitcache.cuh>\n"
+    "#if JC_PARAM(TILE) == 3 && defined BROKEN\n#error three\n#endif\n"
+    "#if JC_PARAM(TILE) == 5 && defined BROKEN\n#error five\n#endif\n"
+    "extern \"C\" __global__ void k(unsigned *p, int n) { *p = n + JC_PARAM(TILE); }\n";
+
+static struct jc_template *make_tiled(bool broken)
+{
+    char text[sizeof(tiled) + 32];
+    const char *source = strstr(tiled, "#include");
+    snprintf(text, sizeof(text), "%.*s%s%s", (int) (source - tiled), tiled,
+             broken ? "#define BROKEN\n" : "", source);
+    return make_template(text);
+}
+
+struct warming {
+    struct jc_kernel *kernel;
+    struct jc_warmup_report report;
+    enum jc_result result;
+    struct jc_error error;
+    pthread_t thread;
+};
+
+static void *warm_up(void *user)
+{
+    struct warming *warming = user;
+    warming->error.text[0] = '\0';
+    warming->result = jc_kernel_warmup(warming->kernel, &warming->report, &warming->error);
+    return NULL;
+}
+
+static void start_warming(struct warming *warming)
+{
+    assert_int_equal(0, pthread_create(&warming->thread, NULL, warm_up, warming));
+}
+
+static void assert_warmed(const struct warming *warming, size_t loaded, size_t compiled,
+                          size_t failed)
+{
+    const struct jc_warmup_report *report = &warming->report;
+    if (report->planned != loaded + failed || report->loaded != loaded ||
+        report->compiled != compiled || report->failed != failed)
+        fail_msg("%zu planned, %zu loaded, %zu compiled, %zu failed: %s", report->planned,
+                 report->loaded, report->compiled, report->failed, warming->error.text);
+}
+
+static void a_warmup_is_compiled_by_all_workers_at_once(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_tiled(false);
+    begin_counting();
+    // With a cache, and without.
+    for (int disable = 0; disable < 2; disable++) {
+        struct jc_context *counted;
+        struct jc_device *counted_device;
+        struct warming warming = {0};
+        hold_compiles();
+        let_compiles_go();
+        open_counted((struct jc_context_params){.disable = disable, .max_workers = 2}, &counted,
+                     &counted_device);
+        assert_int_equal(JC_OK,
+                         jc_kernel_create(counted_device, tmpl, NULL, &warming.kernel, NULL));
+        assert_int_equal(1, compiles());
+        hold_compiles();
+        start_warming(&warming);
+        // Two are at work, or the test does not end; and nobody has a lock meanwhile.
+        await_compiles(2);
+        assert_int_equal(0, pthread_mutex_trylock(&warming.kernel->making));
+        pthread_mutex_unlock(&warming.kernel->making);
+        assert_int_equal(1, info_of(warming.kernel).variants);
+        let_compiles_go();
+        pthread_join(warming.thread, NULL);
+        assert_int_equal(JC_OK, warming.result);
+        assert_warmed(&warming, 7, 6, 0);
+        assert_int_equal(6, compiles());
+        assert_int_equal(7, info_of(warming.kernel).compiles);
+        assert_int_equal(7, info_of(warming.kernel).variants);
+        jc_kernel_destroy(&warming.kernel);
+        jc_context_destroy(&counted);
+    }
+    end_counting();
+    jc_template_destroy(&tmpl);
+}
+
+static void a_variant_that_fails_in_a_warmup_does_not_stop_the_others(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_tiled(true);
+    begin_counting();
+    for (int disable = 0; disable < 2; disable++) {
+        struct jc_context *counted;
+        struct jc_device *counted_device;
+        struct warming warming = {0};
+        open_counted((struct jc_context_params){.disable = disable, .max_workers = 2}, &counted,
+                     &counted_device);
+        assert_int_equal(JC_OK,
+                         jc_kernel_create(counted_device, tmpl, NULL, &warming.kernel, NULL));
+        compiles();
+        for (int round = 0; round < 2; round++) {
+            warm_up(&warming);
+            assert_int_equal(JC_ERROR_COMPILE, warming.result);
+            assert_warmed(&warming, 5, round == 0 ? 4 : 0, 2);
+            // The first one of the plan, whichever came back first.
+            if (!strstr(warming.error.text, "#error three") ||
+                strstr(warming.error.text, "#error five") ||
+                warming.error.text[strlen(warming.error.text) - 1] == '\n')
+                fail_msg("%s", warming.error.text);
+            // What failed is remembered by a cache.
+            assert_int_equal(round == 0 ? 6 : disable ? 2 : 0, compiles());
+            assert_int_equal(2 * (round + 1), info_of(warming.kernel).failures);
+        }
+        assert_int_equal(5, info_of(warming.kernel).variants);
+        jc_kernel_destroy(&warming.kernel);
+        jc_context_destroy(&counted);
+    }
+    end_counting();
+    jc_template_destroy(&tmpl);
+}
+
+static int setup_two_devices(void **state)
+{
+    setenv("JITCACHE_SIM_DEVICES", "2", 1);
+    int status = setup(state);
+    unsetenv("JITCACHE_SIM_DEVICES");
+    return status;
+}
+
+static void two_devices_that_warm_up_together_compile_each_variant_once(void **state)
+{
+    (void) state;
+    const struct jc_setting few = {"n", "1:3"};
+    struct jc_template *tmpl = make_tiled(true);
+    begin_counting();
+    for (int disable = 0; disable < 2; disable++) {
+        struct jc_context *counted;
+        struct jc_device *devices[2];
+        struct warming warming[2] = {{0}};
+        hold_compiles();
+        let_compiles_go();
+        open_counted((struct jc_context_params){.disable = disable, .max_workers = 2}, &counted,
+                     &devices[0]);
+        assert_int_equal(JC_OK, jc_context_device(counted, 1, &devices[1], NULL));
+        for (size_t i = 0; i < 2; i++)
+            assert_int_equal(
+                JC_OK, jc_kernel_create(devices[i], tmpl,
+                                        jc_kernel_params(.ranges = &few, .num_ranges = 1),
+                                        &warming[i].kernel, NULL));
+        compiles();
+        hold_compiles();
+        start_warming(&warming[0]);
+        await_compiles(2);
+        start_warming(&warming[1]);
+        while (jc_leads_waiting(counted->leads) < 3)
+            usleep(1000);
+        let_compiles_go();
+        for (size_t i = 0; i < 2; i++)
+            pthread_join(warming[i].thread, NULL);
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(JC_ERROR_COMPILE, warming[i].result);
+            assert_non_null(strstr(warming[i].error.text, "#error three"));
+            assert_warmed(&warming[i], 3, i == 0 ? 2 : 0, 1);
+            assert_int_equal(3, info_of(warming[i].kernel).loads);
+        }
+        assert_int_equal(3, compiles());
+        assert_int_equal(0, jc_leads_waiting(counted->leads));
+        for (size_t i = 0; i < 2; i++)
+            jc_kernel_destroy(&warming[i].kernel);
+        jc_context_destroy(&counted);
+    }
+    end_counting();
+    jc_template_destroy(&tmpl);
+}
+
+static void a_warmup_without_a_compiler_says_why_and_loads_what_is_there(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *worker, *flags;
+        enum jc_result result;
+        const char *says;
+    } cases[] = {
+        {"/nonexistent", NULL, JC_ERROR_WORKER, "/nonexistent"},
+        {NULL, "-lineinfo", JC_ERROR_TOOLCHAIN, "make the kernel again"},
+    };
+    const struct jc_setting one = {"n", "2"};
+    struct jc_template *tmpl = make_tiled(false);
+    struct warming warming = {0};
+    begin_counting();
+    struct jc_context *counted;
+    struct jc_device *counted_device;
+    open_counted((struct jc_context_params){0}, &counted, &counted_device);
+    assert_int_equal(JC_OK, jc_kernel_create(counted_device, tmpl,
+                                             jc_kernel_params(.ranges = &one, .num_ranges = 1),
+                                             &warming.kernel, NULL));
+    warm_up(&warming);
+    assert_warmed(&warming, 2, 1, 0);
+    jc_kernel_destroy(&warming.kernel);
+    jc_context_destroy(&counted);
+    compiles();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        open_counted((struct jc_context_params){.worker = cases[i].worker}, &counted,
+                     &counted_device);
+        assert_int_equal(JC_OK,
+                         jc_kernel_create(counted_device, tmpl, NULL, &warming.kernel, NULL));
+        if (cases[i].flags)
+            setenv("NVRTC_APPEND_FLAGS", cases[i].flags, 1);
+        warm_up(&warming);
+        unsetenv("NVRTC_APPEND_FLAGS");
+        assert_int_equal(cases[i].result, warming.result);
+        assert_warmed(&warming, 2, 0, 5);
+        if (!strstr(warming.error.text, cases[i].says))
+            fail_msg("%s", warming.error.text);
+        assert_int_equal(5, info_of(warming.kernel).failures);
+        jc_kernel_destroy(&warming.kernel);
+        jc_context_destroy(&counted);
+    }
+    assert_int_equal(0, compiles());
+    end_counting();
+    jc_template_destroy(&tmpl);
+}
+
+// --- the table -----------------------------------------------------------------------------------
 
 static void a_table_finds_everything_while_it_grows(void **state)
 {
@@ -993,6 +1239,12 @@ int main(void)
         TEST(calls_that_compile_and_load_leave_errno_alone),
         TEST(threads_that_miss_together_make_each_variant_once),
         TEST(a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_kernel),
+        TEST(a_warmup_is_compiled_by_all_workers_at_once),
+        TEST(a_variant_that_fails_in_a_warmup_does_not_stop_the_others),
+        cmocka_unit_test_setup_teardown(
+            two_devices_that_warm_up_together_compile_each_variant_once, setup_two_devices,
+            teardown),
+        TEST(a_warmup_without_a_compiler_says_why_and_loads_what_is_there),
         TEST(a_table_finds_everything_while_it_grows),
     };
     int status = counted_find();

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cache/clock.h"
 #include "cache/params.h"
 #include "cache/report.h"
 #include "runtime/plan/plan.h"
@@ -20,7 +19,8 @@ const char *jc_kernel_arch(const struct jc_kernel *kernel)
 // --- making a variant ----------------------------------------------------------------------------
 
 // One that calls can want stands in the table, and the others are few.
-static const struct jc_variant *find(struct jc_kernel *kernel, const struct jc_specialization *of)
+const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
+                                        const struct jc_specialization *of)
 {
     uint64_t words[JC_MAX_WORDS];
     bool wanted = jc_scheme_words(&kernel->scheme, of, words);
@@ -123,7 +123,7 @@ static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant 
     const struct jc_module *module = NULL;
     pthread_mutex_lock(&kernel->making);
     enum jc_result result = JC_OK;
-    *out = find(kernel, &variant->specialization);
+    *out = jc_kernel_find(kernel, &variant->specialization);
     if (!*out) {
         result = load(kernel, variant, obtained, &module, error);
         if (result == JC_OK)
@@ -136,46 +136,41 @@ static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant 
     return result;
 }
 
-// `obtained` is what was found ahead, or of which nothing was; it is to be finished.
-static enum jc_result make_of(struct jc_kernel *kernel, const struct jc_specialization *of,
-                              enum jc_priority priority, struct jc_obtained *obtained,
-                              const struct jc_variant **out, struct jc_error *error)
+enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **variant,
+                                enum jc_result result, const struct jc_obtained *obtained,
+                                const struct jc_variant **out, struct jc_error *error)
 {
-    *out = find(kernel, of);
-    if (*out)
-        return JC_OK;
-    int saved = errno;
-    struct jc_variant *variant = NULL;
-    enum jc_result result = jc_variant_create(kernel, of, &variant, error);
-    if (result == JC_OK && !obtained->cubin) {
-        jc_obtained_finish(obtained);
-        result = jc_source_obtain(&kernel->source, &variant->specialization,
-                                  jc_kernel_arch(kernel), priority, obtained, error);
-        pthread_mutex_lock(&kernel->lock);
-        kernel->counts.compiles += obtained->compiled;
-        pthread_mutex_unlock(&kernel->lock);
-    }
+    *out = NULL;
     if (result == JC_OK)
-        result = load_and_list(kernel, variant, obtained, out, error);
-    if (*out != variant)
-        jc_variant_destroy(&variant);
-    if (result != JC_OK) {
-        pthread_mutex_lock(&kernel->lock);
-        kernel->counts.failures++;
-        kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
-        pthread_mutex_unlock(&kernel->lock);
-    }
-    errno = saved;
+        result = load_and_list(kernel, *variant, obtained, out, error);
+    if (*out != *variant)
+        jc_variant_destroy(variant);
+    *variant = NULL;
+    pthread_mutex_lock(&kernel->lock);
+    kernel->counts.compiles += obtained && obtained->compiled;
+    kernel->counts.failures += result != JC_OK;
+    kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
+    pthread_mutex_unlock(&kernel->lock);
     return result;
 }
 
 enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
-                              enum jc_priority priority, const struct jc_variant **variant,
+                              enum jc_priority priority, const struct jc_variant **out,
                               struct jc_error *error)
 {
     struct jc_obtained obtained = {0};
-    enum jc_result result = make_of(kernel, of, priority, &obtained, variant, error);
+    struct jc_variant *variant = NULL;
+    *out = jc_kernel_find(kernel, of);
+    if (*out)
+        return JC_OK;
+    int saved = errno;
+    enum jc_result result = jc_variant_create(kernel, of, &variant, error);
+    if (result == JC_OK)
+        result = jc_source_obtain(&kernel->source, &variant->specialization,
+                                  jc_kernel_arch(kernel), priority, &obtained, error);
+    result = jc_kernel_settle(kernel, &variant, result, &obtained, out, error);
     jc_obtained_finish(&obtained);
+    errno = saved;
     return result;
 }
 
@@ -424,124 +419,6 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
     const struct jc_variant *variant;
     jc_kernel_want(kernel, jc_call_words(&kernel->scheme, &call), &wanted);
     return jc_kernel_make(kernel, &wanted.specialization, JC_PRIORITY_WARMUP, &variant, error);
-}
-
-// A plan takes pointers for aligned ones that are not null, or of one with `align: either` tries
-// what it may be. Of a bound one it is known. False: it is tried once more.
-static bool correct_pointers(const struct jc_kernel *kernel, const struct jc_specialization *of,
-                             struct jc_wanted *wanted)
-{
-    const int64_t aligned = INT64_C(1) << 32; // as much as any facet asks for
-    const struct jc_template *tmpl = kernel->tmpl;
-    wanted->specialization = (struct jc_specialization){tmpl, of->parameters, wanted->facets};
-    for (size_t i = 0; i < tmpl->num_arguments; i++) {
-        const struct jc_argument *argument = &tmpl->arguments[i];
-        wanted->facets[i] = of->facets[i];
-        if (argument->type.type_class != JC_CLASS_POINTER || !kernel->scheme.known.is_known[i])
-            continue;
-        struct jc_facet first = jc_argument_facet(argument, aligned, false);
-        if (of->facets[i].kind != first.kind || of->facets[i].n != first.n)
-            return false;
-        wanted->facets[i] =
-            jc_argument_facet(argument, kernel->scheme.known.numbers[i], false);
-    }
-    return true;
-}
-
-// Some variants of a plan, and what the cache has of them.
-struct batch {
-    size_t count;
-    struct jc_wanted wanted[JC_MAX_LOOKUPS];
-    struct jc_obtained obtained[JC_MAX_LOOKUPS];
-};
-
-// False: the plan, of which `*next` comes next, is at its end.
-static bool take_batch(const struct jc_kernel *kernel, const struct jc_plan *plan, size_t *next,
-                       struct batch *batch)
-{
-    batch->count = 0;
-    for (; batch->count < JC_MAX_LOOKUPS && *next < jc_plan_num_reached(plan); ++*next)
-        batch->count += correct_pointers(kernel, jc_plan_specialization(plan, *next),
-                                         &batch->wanted[batch->count]);
-    return batch->count > 0;
-}
-
-static void find_ahead(struct jc_kernel *kernel, struct batch *batch)
-{
-    const struct jc_specialization *missing[JC_MAX_LOOKUPS];
-    for (size_t i = 0; i < batch->count; i++) {
-        const struct jc_specialization *of = &batch->wanted[i].specialization;
-        missing[i] = find(kernel, of) ? NULL : of;
-    }
-    jc_source_find_several(&kernel->source, missing, batch->count, jc_kernel_arch(kernel),
-                           batch->obtained);
-}
-
-// The first failure's text is the warm-up's. Answers whether it is the generic variant.
-static bool warm_one(struct jc_kernel *kernel, const struct jc_specialization *of,
-                     struct jc_obtained *obtained, struct jc_warmup_report *report,
-                     enum jc_result *first_failure, struct jc_error *error)
-{
-    const struct jc_variant *variant;
-    enum jc_result result = make_of(kernel, of, JC_PRIORITY_WARMUP, obtained, &variant,
-                                    *first_failure == JC_OK ? error : NULL);
-    report->compiled += obtained->compiled;
-    report->planned++;
-    report->loaded += result == JC_OK;
-    report->failed += result != JC_OK;
-    if (*first_failure == JC_OK)
-        *first_failure = result;
-    return result == JC_OK && variant->info.generic;
-}
-
-static enum jc_result warm(struct jc_kernel *kernel, const struct jc_plan *plan,
-                           struct jc_warmup_report *report, struct jc_error *error)
-{
-    enum jc_result first_failure = JC_OK;
-    bool reaches_generic = false;
-    struct batch *batch = malloc(sizeof(*batch));
-    if (!batch)
-        return jc_fail_memory(error);
-    for (size_t next = 0; take_batch(kernel, plan, &next, batch);) {
-        find_ahead(kernel, batch);
-        for (size_t i = 0; i < batch->count; i++) {
-            reaches_generic |= warm_one(kernel, &batch->wanted[i].specialization,
-                                        &batch->obtained[i], report, &first_failure, error);
-            jc_obtained_finish(&batch->obtained[i]);
-        }
-    }
-    free(batch);
-    // Where no call reaches it, it was loaded with the kernel nevertheless.
-    report->planned += !reaches_generic;
-    report->loaded += !reaches_generic;
-    return first_failure;
-}
-
-enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_report *report,
-                                struct jc_error *error)
-{
-    struct jc_warmup_report own_report;
-    report = report ? report : &own_report;
-    *report = (struct jc_warmup_report){0};
-    if (!kernel)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "kernel: NULL");
-    enum jc_result result = jc_driver_check_process(kernel->device->driver, error);
-    if (result != JC_OK)
-        return result;
-    int saved = errno;
-    uint64_t start_ns = jc_now_ns();
-    struct jc_plan *plan;
-    result = jc_plan_create(
-        kernel->tmpl, jc_plan_params(.parameters = kernel->parameters,
-                                     .num_parameters = kernel->num_parameters,
-                                     .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
-        &plan, error);
-    if (result == JC_OK)
-        result = warm(kernel, plan, report, error);
-    jc_plan_destroy(&plan);
-    errno = saved;
-    report->elapsed_ns = jc_now_ns() - start_ns;
-    return result;
 }
 
 // --- looking at it -------------------------------------------------------------------------------

@@ -72,6 +72,17 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
                               enum jc_priority priority, const struct jc_variant **variant,
                               struct jc_error *error);
 
+// The same in its parts, for who makes many: the variant if it is loaded, else NULL; and what
+// becomes of one that jc_variant_create made. Unless `result` says that it was not obtained, it is
+// loaded and listed, or another thread was quicker; in any case it is taken, and counted.
+// `obtained` may be NULL where nothing was. `making` and `lock` are taken. The errors of loading,
+// or `result`.
+const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
+                                        const struct jc_specialization *of);
+enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **variant,
+                                enum jc_result result, const struct jc_obtained *obtained,
+                                const struct jc_variant **out, struct jc_error *error);
+
 // Room for a specialization on the stack.
 struct jc_wanted {
     struct jc_specialization specialization;

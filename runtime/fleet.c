@@ -1,0 +1,479 @@
+#include "fleet.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cache/clock.h"
+#include "cache/report.h"
+#include "outcome.h"
+
+// How often one looks whether the compiler is there.
+#define START_PAUSE_NS UINT64_C(2000000)
+
+// Whoever shows or stops it is called a little more often than ten times a second.
+#define TICK_NS UINT64_C(80000000)
+
+// A variant that another process or thread is compiling, or that there was no room for. It is begun
+// anew when its time comes: the text of a key can have 100 kB.
+struct jc_aside {
+    struct jc_task task;
+    struct jc_key key;
+    uint64_t deadline_ns; // then it is compiled in any case
+    struct jc_lead *followed; // a thread's of this process; NULL: none
+    bool orphan; // nobody compiles it, and there was no room for it here
+};
+
+// A variant that was begun. One that is being compiled comes back with the answer.
+struct jc_ship {
+    struct jc_ship *next;
+    struct jc_task task;
+    uint64_t deadline_ns; // of awaiting others; 0: it was not put aside before
+    bool alone; // nothing else was under way from its beginning on
+    struct jc_errand errand;
+};
+
+// --- telling -------------------------------------------------------------------------------------
+
+void jc_fleet_state(const struct jc_fleet *fleet, struct jc_fleet_state *state)
+{
+    struct jc_compiler_state compiler = {0};
+    if (fleet->compiler)
+        jc_compiler_state(fleet->compiler, &compiler);
+    *state = (struct jc_fleet_state){compiler.at_work, fleet->num_asides};
+}
+
+static void tell(struct jc_fleet *fleet, const struct jc_ship *ship, struct jc_arrival arrival)
+{
+    arrival.task = &ship->task;
+    arrival.awaited = ship->deadline_ns != 0;
+    arrival.key = ship->errand.unit.key;
+    arrival.text = arrival.text ? arrival.text : "";
+    if (!fleet->params->tell(fleet->params->user, &arrival))
+        fleet->stopped = true;
+}
+
+static void tell_failure(struct jc_fleet *fleet, const struct jc_ship *ship,
+                         enum jc_result result, uint64_t elapsed_ns, struct jc_buffer *text)
+{
+    tell(fleet, ship, (struct jc_arrival){
+        .fate = JC_FATE_FAILED, .result = result, .elapsed_ns = elapsed_ns,
+        .text = text->failed ? "out of memory" : text->data});
+    jc_buffer_finish(text);
+}
+
+static void tell_broken(struct jc_fleet *fleet, const struct jc_ship *ship,
+                        enum jc_result result, const char *text)
+{
+    tell(fleet, ship,
+         (struct jc_arrival){.fate = JC_FATE_BROKEN, .result = result, .text = text});
+}
+
+// --- one variant ---------------------------------------------------------------------------------
+
+static void ship_destroy(struct jc_ship *ship)
+{
+    jc_errand_finish(&ship->errand);
+    free(ship);
+}
+
+static struct jc_leads *leads_of(const struct jc_fleet *fleet)
+{
+    return fleet->params->context->leads;
+}
+
+// `followed` is the aside's from here on.
+static void put_aside(struct jc_fleet *fleet, const struct jc_ship *ship, bool orphan,
+                      struct jc_lead *followed)
+{
+    if (fleet->num_asides == fleet->max_asides) {
+        size_t max = fleet->max_asides ? 2 * fleet->max_asides : 16;
+        struct jc_aside *grown = realloc(fleet->asides, max * sizeof(*grown));
+        if (!grown) {
+            if (followed)
+                jc_lead_leave(leads_of(fleet), followed);
+            tell_broken(fleet, ship, JC_ERROR_OUT_OF_MEMORY, "out of memory");
+            return;
+        }
+        fleet->asides = grown;
+        fleet->max_asides = max;
+    }
+    fleet->asides[fleet->num_asides++] = (struct jc_aside){
+        .task = ship->task,
+        .key = ship->errand.unit.key,
+        .deadline_ns = ship->deadline_ns ? ship->deadline_ns
+                                           : jc_errand_deadline_ns(fleet->params->context),
+        .followed = followed,
+        .orphan = orphan,
+    };
+}
+
+// It does not compile, for this fleet or for the thread that it followed.
+static void arrive_failed(struct jc_fleet *fleet, struct jc_ship *ship,
+                        const struct jc_compiler_answer *answer)
+{
+    struct jc_errand *errand = &ship->errand;
+    struct jc_buffer text = {0};
+    // Without the template's record the failure is not kept either, which matters little.
+    jc_source_keep_template(errand->source, NULL);
+    jc_outcome_fail(errand->source, &errand->unit, answer, &text);
+    jc_errand_end(errand, answer);
+    tell_failure(fleet, ship, answer->job.result, answer->job.elapsed_ns, &text);
+}
+
+static void arrive_well(struct jc_fleet *fleet, struct jc_ship *ship,
+                      struct jc_compiler_answer *answer, bool own)
+{
+    struct jc_errand *errand = &ship->errand;
+    struct jc_obtained obtained;
+    uint64_t elapsed_ns = answer->job.elapsed_ns;
+    jc_obtained_take(&obtained, &errand->unit, &answer->job);
+    obtained.compiled = own;
+    tell(fleet, ship, (struct jc_arrival){
+        .fate = own ? JC_FATE_COMPILED : JC_FATE_FOUND,
+        .elapsed_ns = own ? elapsed_ns : 0,
+        .obtained = &obtained,
+    });
+    jc_obtained_finish(&obtained);
+}
+
+// Stores what was compiled, and lets go of the lead. False: it is told why that cannot be.
+static bool keep(struct jc_fleet *fleet, struct jc_ship *ship,
+                 const struct jc_compiler_answer *answer)
+{
+    struct jc_errand *errand = &ship->errand;
+    struct jc_error error, refusal;
+    enum jc_result result = JC_OK;
+    jc_source_warn(errand->source, &answer->job);
+    if (fleet->params->keep)
+        result = jc_outcome_keep(errand->source, &errand->unit, &answer->job, &error);
+    else
+        jc_source_keep_variant(errand->source, &errand->unit, &answer->job);
+    jc_errand_end(errand, answer);
+    if (result == JC_OK)
+        return true;
+    // A cache that has become read only is the end of it all, and told as that.
+    enum jc_result refused = jc_source_check_cache(errand->source, &refusal);
+    if (refused != JC_OK)
+        tell_broken(fleet, ship, refused, refusal.text);
+    else
+        tell(fleet, ship, (struct jc_arrival){
+            .fate = JC_FATE_FAILED, .result = result, .elapsed_ns = answer->job.elapsed_ns,
+            .text = error.text});
+    return false;
+}
+
+// One variant has come back, or, unless it is our own, the thread that it followed is done.
+static void arrive(struct jc_fleet *fleet, struct jc_ship *ship,
+                 struct jc_compiler_answer *answer, bool own)
+{
+    enum jc_result result = answer->job.result;
+    if (result == JC_ERROR_IO && !ship->alone) {
+        // No descriptor was left to send it or to have its answer, with so many under way.
+        if (own)
+            fleet->most = fleet->under_way > 1 ? fleet->under_way : 1;
+        put_aside(fleet, ship, true, NULL);
+        return;
+    }
+    fleet->most += own && fleet->most < SIZE_MAX;
+    if (result == JC_ERROR_TOOLCHAIN)
+        tell_broken(fleet, ship, result, answer->job.text);
+    else if (result != JC_OK)
+        arrive_failed(fleet, ship, answer);
+    else if (!own || keep(fleet, ship, answer))
+        arrive_well(fleet, ship, answer, own);
+}
+
+static bool has_room(const struct jc_fleet *fleet)
+{
+    size_t capacity = fleet->compiler ? jc_compiler_capacity(fleet->compiler) : 1;
+    return fleet->under_way < fleet->most && fleet->under_way < capacity;
+}
+
+// Tells what the cache knows of it. False: nothing, or not enough.
+static bool look(struct jc_fleet *fleet, struct jc_ship *ship)
+{
+    const struct jc_fleet_params *params = fleet->params;
+    struct jc_obtained obtained;
+    struct jc_buffer text = {0};
+    enum jc_result result =
+        jc_errand_look(&ship->errand, params->retry, params->remedy, &obtained, &text);
+    if (result == JC_OK) {
+        tell(fleet, ship, (struct jc_arrival){.fate = JC_FATE_FOUND, .obtained = &obtained});
+        jc_obtained_finish(&obtained);
+    } else if (result == JC_ERROR_COMPILE || result == JC_ERROR_WORKER) {
+        tell_failure(fleet, ship, result, 0, &text);
+    } else if (result == JC_ERROR_OUT_OF_MEMORY) {
+        tell_broken(fleet, ship, result, "out of memory");
+    } else if (params->check) {
+        tell(fleet, ship, (struct jc_arrival){.fate = JC_FATE_MISSING});
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static enum jc_result submit(struct jc_fleet *fleet, struct jc_ship *ship,
+                             struct jc_error *error)
+{
+    return jc_errand_submit(&ship->errand, fleet->compiler, &fleet->mailbox,
+                            fleet->params->priority, ship, error);
+}
+
+static void add_ship(struct jc_fleet *fleet, struct jc_ship *ship)
+{
+    ship->alone = !fleet->ships;
+    if (fleet->ships)
+        fleet->ships->alone = false;
+    ship->next = fleet->ships;
+    fleet->ships = ship;
+    fleet->under_way++;
+}
+
+static void remove_ship(struct jc_fleet *fleet, const struct jc_ship *ship)
+{
+    struct jc_ship **link = &fleet->ships;
+    while (*link != ship)
+        link = &(*link)->next;
+    *link = ship->next;
+    fleet->under_way--;
+}
+
+// Sends it to the compiler. False: it is told why that cannot be.
+static bool depart(struct jc_fleet *fleet, struct jc_ship *ship)
+{
+    struct jc_source *source = ship->task.source;
+    struct jc_error error;
+    enum jc_result result = JC_OK;
+    if (fleet->refusal != JC_OK) {
+        tell_broken(fleet, ship, fleet->refusal, fleet->refusal_error.text);
+        return false;
+    }
+    if (fleet->params->keep)
+        result = jc_source_keep_template(source, &error);
+    if (result == JC_OK && fleet->compiler)
+        result = submit(fleet, ship, &error);
+    else if (result == JC_OK)
+        jc_starter_begin(&fleet->starter, fleet->params->context, source->toolchain);
+    if (result == JC_OK)
+        add_ship(fleet, ship);
+    else
+        tell_broken(fleet, ship, result, error.text);
+    return result == JC_OK;
+}
+
+// The errand from where the cache knows nothing. False: it is not under way.
+static bool pursue(struct jc_fleet *fleet, struct jc_ship *ship)
+{
+    if (!has_room(fleet)) {
+        put_aside(fleet, ship, true, NULL);
+        return false;
+    }
+    bool overdue = ship->deadline_ns && jc_now_ns() >= ship->deadline_ns;
+    enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&ship->errand);
+    if (led == JC_ERROR_TIMEOUT) {
+        bool follows = !fleet->params->keep;
+        put_aside(fleet, ship, false,
+                  follows ? jc_errand_follow(&ship->errand, fleet->params->priority) : NULL);
+        return false;
+    }
+    if (led == JC_ERROR_IO && fleet->under_way > 0) {
+        fleet->most = fleet->under_way;
+        put_aside(fleet, ship, true, NULL);
+        return false;
+    }
+    return !look(fleet, ship) && depart(fleet, ship);
+}
+
+// Begins a variant, or begins it again, `deadline_ns` being what was noted of it then, and `answer`
+// what the thread that it followed got, or NULL.
+static void begin(struct jc_fleet *fleet, const struct jc_task *task, uint64_t deadline_ns,
+                  struct jc_compiler_answer *answer)
+{
+    const struct jc_ship none = {.task = *task, .deadline_ns = deadline_ns};
+    struct jc_ship *ship = malloc(sizeof(*ship));
+    struct jc_error error;
+    if (!ship) {
+        tell_broken(fleet, &none, JC_ERROR_OUT_OF_MEMORY, "out of memory");
+        return;
+    }
+    *ship = none;
+    enum jc_result result = jc_errand_init(&ship->errand, task->source, task->specialization,
+                                           task->arch, &error);
+    bool sails = false;
+    if (result != JC_OK)
+        tell_broken(fleet, ship, result, error.text);
+    else if (answer)
+        arrive(fleet, ship, answer, false);
+    else
+        sails = !look(fleet, ship) && pursue(fleet, ship);
+    if (!sails)
+        ship_destroy(ship);
+}
+
+// --- those that others compile -------------------------------------------------------------------
+
+// Whether it is worth the forming of its key: nobody compiles it any more, or time is up, or it has
+// its turn. The last is for what was compiled by somebody who had waited long enough.
+static bool is_due(struct jc_fleet *fleet, size_t index)
+{
+    const struct jc_aside *aside = &fleet->asides[index];
+    if (aside->orphan)
+        return has_room(fleet);
+    return index == fleet->turn || jc_now_ns() >= aside->deadline_ns
+           || !jc_errand_is_led(fleet->params->context, &aside->key);
+}
+
+// Asks the thread that is followed. JC_ERROR_TIMEOUT: it is to be followed further.
+static enum jc_result ask(struct jc_fleet *fleet, struct jc_aside *aside,
+                          struct jc_compiler_answer *answer)
+{
+    enum jc_result result = jc_lead_ask(leads_of(fleet), aside->followed, answer);
+    if (result == JC_ERROR_TIMEOUT && jc_now_ns() < aside->deadline_ns)
+        return result;
+    if (result == JC_ERROR_TIMEOUT)
+        jc_lead_leave(leads_of(fleet), aside->followed);
+    aside->followed = NULL;
+    return result == JC_OK ? JC_OK : JC_ERROR_NOT_FOUND;
+}
+
+// Looks at one, which may be put aside again, behind all others.
+static void look_at(struct jc_fleet *fleet, size_t index)
+{
+    struct jc_aside *aside = &fleet->asides[index];
+    struct jc_compiler_answer answer = {0};
+    enum jc_result asked = JC_ERROR_NOT_FOUND;
+    if (aside->followed)
+        asked = ask(fleet, aside, &answer);
+    else if (!is_due(fleet, index))
+        return;
+    if (asked == JC_ERROR_TIMEOUT)
+        return;
+    const struct jc_aside taken = *aside;
+    *aside = fleet->asides[--fleet->num_asides];
+    begin(fleet, &taken.task, taken.deadline_ns, asked == JC_OK ? &answer : NULL);
+    jc_job_answer_finish(&answer.job);
+}
+
+static void look_at_asides(struct jc_fleet *fleet)
+{
+    fleet->turn = fleet->turn + 1 < fleet->num_asides ? fleet->turn + 1 : 0;
+    for (size_t i = fleet->num_asides; i-- > 0 && !fleet->stopped;)
+        look_at(fleet, i);
+    fleet->look_ns = jc_now_ns() + jc_errand_pause_ns();
+}
+
+// --- all of it -----------------------------------------------------------------------------------
+
+static void rest(uint64_t ns)
+{
+    const struct timespec pause = {.tv_nsec = (long) (ns % UINT64_C(1000000000))};
+    nanosleep(&pause, NULL);
+}
+
+// Waits until one of those under way has come back, or time is up.
+static void wait_for_one(struct jc_fleet *fleet, uint64_t wait_ns)
+{
+    struct jc_compiler_answer answer;
+    if (jc_mailbox_take(&fleet->mailbox, wait_ns, &answer) != JC_OK)
+        return;
+    struct jc_ship *ship = answer.user;
+    remove_ship(fleet, ship);
+    arrive(fleet, ship, &answer, true);
+    ship_destroy(ship);
+    jc_job_answer_finish(&answer.job);
+}
+
+// Waits for the compiler, and gives it the ship that has been waiting too.
+static void wait_for_compiler(struct jc_fleet *fleet, uint64_t wait_ns)
+{
+    if (!jc_starter_is_done(&fleet->starter)) {
+        rest(wait_ns < START_PAUSE_NS ? wait_ns : START_PAUSE_NS);
+        return;
+    }
+    struct jc_ship *ship = fleet->ships;
+    struct jc_error error;
+    bool outdated;
+    enum jc_result result =
+        jc_starter_finish(&fleet->starter, &fleet->compiler, &outdated, &error);
+    if (result == JC_OK) {
+        jc_mailbox_init(&fleet->mailbox, fleet->compiler);
+        result = submit(fleet, ship, &error);
+    } else {
+        if (outdated && !fleet->params->keep)
+            jc_source_refuse_outdated(ship->task.source, &error);
+        fleet->refusal = result;
+        fleet->refusal_error = error;
+    }
+    if (result == JC_OK)
+        return;
+    remove_ship(fleet, ship);
+    tell_broken(fleet, ship, result, error.text);
+    ship_destroy(ship);
+}
+
+// Waits for whatever comes first: an answer, or the time to look or to tick.
+static void wait(struct jc_fleet *fleet)
+{
+    uint64_t now = jc_now_ns(), until = fleet->params->tick ? fleet->tick_ns : UINT64_MAX;
+    if (fleet->num_asides > 0 && fleet->look_ns < until)
+        until = fleet->look_ns;
+    uint64_t wait_ns = until > now ? until - now : 0;
+    if (fleet->under_way == 0)
+        rest(wait_ns);
+    else if (fleet->compiler)
+        wait_for_one(fleet, wait_ns);
+    else
+        wait_for_compiler(fleet, wait_ns);
+}
+
+static void begin_next(struct jc_fleet *fleet)
+{
+    struct jc_task task;
+    fleet->more = fleet->params->next(fleet->params->user, &task);
+    if (fleet->more)
+        begin(fleet, &task, 0, NULL);
+}
+
+static void tick(struct jc_fleet *fleet)
+{
+    fleet->tick_ns = jc_now_ns() + TICK_NS;
+    if (!fleet->params->tick(fleet->params->user))
+        fleet->stopped = true;
+}
+
+// What is still under way is given up: nobody waits for it any more.
+static void finish(struct jc_fleet *fleet)
+{
+    jc_starter_finish(&fleet->starter, NULL, NULL, NULL);
+    if (fleet->compiler)
+        jc_mailbox_finish(&fleet->mailbox);
+    for (struct jc_ship *ship = fleet->ships, *next; ship; ship = next) {
+        next = ship->next;
+        ship_destroy(ship);
+    }
+    for (size_t i = 0; i < fleet->num_asides; i++)
+        if (fleet->asides[i].followed)
+            jc_lead_leave(leads_of(fleet), fleet->asides[i].followed);
+    free(fleet->asides);
+}
+
+void jc_fleet_run(struct jc_fleet *fleet, const struct jc_fleet_params *params)
+{
+    *fleet = (struct jc_fleet){.params = params, .more = true, .most = SIZE_MAX};
+    fleet->tick_ns = jc_now_ns() + TICK_NS;
+    while (!fleet->stopped) {
+        if (fleet->more && has_room(fleet))
+            begin_next(fleet);
+        else if (fleet->more || fleet->under_way > 0 || fleet->num_asides > 0)
+            wait(fleet);
+        else
+            break;
+        uint64_t now = jc_now_ns();
+        if (fleet->num_asides > 0 && now >= fleet->look_ns && !fleet->stopped)
+            look_at_asides(fleet);
+        if (params->tick && now >= fleet->tick_ns && !fleet->stopped)
+            tick(fleet);
+    }
+    finish(fleet);
+}

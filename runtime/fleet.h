@@ -1,0 +1,91 @@
+// A fleet: many errands under way together, as many as the compiler has a use for.
+//
+// Whoever has many variants to bring (a prewarm, a kernel's warm-up) hands them out one by one, and
+// is told what became of each, in the order in which they come back. What others compile is put
+// aside and asked for every few milliseconds; where no descriptor is left for one more, fewer are
+// under way; and while NVRTC is being found the caller is called.
+
+#ifndef JC_FLEET_H
+#define JC_FLEET_H
+
+#include "errand.h"
+#include "starter.h"
+
+// One variant that is wanted. Everything in it stays until it has been told of.
+struct jc_task {
+    struct jc_source *source;
+    const struct jc_specialization *specialization;
+    const char *arch;
+    void *owner; // with `index`, the caller's own
+    size_t index;
+};
+
+enum jc_fate {
+    JC_FATE_FOUND,    // it was in the cache, or another thread of this process compiled it
+    JC_FATE_COMPILED, // by the fleet
+    JC_FATE_MISSING,  // with `check`: it would be compiled
+    JC_FATE_FAILED,   // it does not compile, or cannot be kept
+    JC_FATE_BROKEN    // something around it: the next one would hardly fare better
+};
+
+// What became of one.
+struct jc_arrival {
+    const struct jc_task *task;
+    enum jc_fate fate;
+    bool awaited; // others were compiling it meanwhile
+    struct jc_key key;   // zero where none could be formed
+    uint64_t elapsed_ns; // of the compile
+    const struct jc_obtained *obtained; // where it was found or compiled; gone after the call
+    enum jc_result result; // where it failed, and why, in lines; "" otherwise
+    const char *text;
+};
+
+struct jc_fleet_params {
+    struct jc_context *context;
+    enum jc_priority priority;
+    bool check; // compile nothing
+    bool retry; // compile again what failed before and has not expired
+    bool keep;  // what counts is that it is in the cache; otherwise, that it is here
+    const char *remedy; // what tries again what failed before
+    // All of these on the thread that runs the fleet. The next variant; false: there is none left.
+    bool (*next)(void *user, struct jc_task *task);
+    // False stops, as it does of `tick`, which is called ten times a second and may be NULL.
+    bool (*tell)(void *user, const struct jc_arrival *arrival);
+    bool (*tick)(void *user);
+    void *user;
+};
+
+// Threads: one at a time. It stays where it is while it runs.
+struct jc_fleet {
+    const struct jc_fleet_params *params;
+    bool more;    // variants to be handed out
+    bool stopped; // by the caller
+
+    struct jc_compiler *compiler; // NULL until something is to be compiled, and it has been started
+    struct jc_mailbox mailbox;    // of the compiler
+    struct jc_starter starter;    // while one ship is there, which waits for the compiler
+    enum jc_result refusal;       // why there is no compiler, for all that come after
+    struct jc_error refusal_error;
+
+    struct jc_ship *ships;
+    size_t under_way;
+    size_t most; // that may be, after descriptors ran out; one more for each that came back
+
+    struct jc_aside *asides;
+    size_t num_asides, max_asides;
+    size_t turn; // of an aside to be looked up although others still compile it
+    uint64_t look_ns, tick_ns; // when to look at those aside, and when to call `tick`
+};
+
+// Brings all of them. What is still under way when it is stopped is given up. `params` stays until
+// it returns. No lock is held meanwhile, and the fleet is to be thrown away after it.
+void jc_fleet_run(struct jc_fleet *fleet, const struct jc_fleet_params *params);
+
+// What it does right now, for those who are called; of one that is all zero, nothing.
+struct jc_fleet_state {
+    size_t compiling; // by workers of this process, for whomever
+    size_t awaited;   // that others compile
+};
+void jc_fleet_state(const struct jc_fleet *fleet, struct jc_fleet_state *state);
+
+#endif
