@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -299,9 +300,10 @@ static enum jc_result load_given(struct loading *loading)
 {
     struct jc_frontmatter frontmatter;
     loading->description.lines.file = loading->params->file;
-    enum jc_result result = jc_params_copy(
+    enum jc_result result = jc_params_copy_grown(
         &loading->description.description, sizeof(loading->description.description),
-        loading->params->description, "jc_description", loading->error);
+        offsetof(struct jc_description, pch), loading->params->description, "jc_description",
+        loading->error);
     if (result == JC_OK)
         result = find_frontmatter(loading, &frontmatter);
     if (result == JC_OK && frontmatter.found)
