@@ -160,7 +160,7 @@ static void take_variant(struct prewarm *prewarm, const struct jc_prewarm_event 
 static void draw(const struct prewarm *prewarm, const struct jc_prewarm_event *event)
 {
     char planned[24], rate[32] = "", left[JC_UNITS_SIZE + 8] = "", wait[JC_UNITS_SIZE];
-    char compiling[32] = "", awaited[32] = "";
+    char compiling[40] = "", awaited[40] = "";
     double per_second = jc_pace_rate(&prewarm->pace);
     uint64_t left_ns = jc_pace_left_ns(&prewarm->pace, event->planned - event->done);
     int digits = snprintf(planned, sizeof(planned), "%zu", event->planned);

@@ -330,7 +330,7 @@ enum jc_result jc_compiler_submit(struct jc_compiler *compiler, struct jc_mailbo
                                   const struct jc_request *request, void *user,
                                   struct jc_error *error)
 {
-    struct jc_compile *job;
+    struct jc_compile *job = NULL;
     enum jc_result result = make_job(request, user, &job, error);
     if (result != JC_OK)
         return result;
