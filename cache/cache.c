@@ -212,6 +212,7 @@ static struct jc_cache *allocate(const struct jc_cache_params *params)
     if (params->log)
         cache->log = *params->log;
     jc_locks_init(&cache->locks);
+    jc_flights_init(&cache->flights);
     pthread_mutex_init(&cache->mutex, NULL);
     pthread_mutex_init(&cache->refreshing, NULL);
     atomic_init(&cache->state, JC_CACHE_DISABLED);
@@ -327,6 +328,7 @@ void jc_cache_destroy(struct jc_cache **handle)
     for (unsigned i = 0; i < cache->num_base; i++)
         jc_segment_unref(cache->base[i]);
     free(cache->base);
+    jc_flights_finish(&cache->flights);
     jc_locks_finish(&cache->locks);
     jc_folder_finish(&cache->folder);
     pthread_mutex_destroy(&cache->refreshing);

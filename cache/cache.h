@@ -1,7 +1,8 @@
 // The inside of a cache handle, shared by the files that make it up: cache.c makes and ends a
 // handle, lookup.c, insertion.c and listing.c have the other public calls, list.c the segments that
 // are read, rotation.c the changes to that list, vet.c what happens after a crash of the machine,
-// fork.c the handler for forks, reopen.c the lock file when it has to be opened again.
+// fork.c the handler for forks, reopen.c the lock file when it has to be opened again, flight.c and
+// slots.c the flight file, epoch.c whether anything was taken away.
 
 #ifndef JC_CACHE_H
 #define JC_CACHE_H
@@ -55,6 +56,16 @@ struct jc_counters {
         inserts, duplicates, dropped_writes, rotations;
 };
 
+// What a child of a fork has to close: the descriptors of flights, the one that looks at them, and
+// the slots.
+struct jc_flights {
+    pthread_mutex_t mutex; // guards what follows; held for moments
+    int *fds;
+    size_t num, capacity;
+    int look_fd; // -1: not open
+    struct jc_slots *slots; // the first of a list
+};
+
 struct jc_cache {
     // Constant once it is made.
     struct jc_folder folder;
@@ -95,6 +106,7 @@ struct jc_cache {
     char notice[JC_REASON_SIZE]; // to be logged then
     uint64_t vet_again_ns; // not before this is a look tried again that took too long
 
+    struct jc_flights flights;
     struct jc_counters counters;
 };
 
@@ -115,7 +127,7 @@ void jc_cache_end_writing(struct jc_cache *cache);
 
 static inline bool jc_cache_is_kind(enum jc_record_kind kind)
 {
-    return kind >= JC_RECORD_VARIANT && kind <= JC_RECORD_TOOLCHAIN;
+    return kind >= JC_RECORD_VARIANT && kind <= JC_RECORD_COVERAGE;
 }
 
 // --- list.c
@@ -194,6 +206,27 @@ bool jc_vetted(struct jc_cache *cache);
 
 void jc_fork_watch(struct jc_cache *cache);
 void jc_fork_unwatch(struct jc_cache *cache);
+
+// --- flight.c
+
+void jc_flights_init(struct jc_flights *flights);
+void jc_flights_finish(struct jc_flights *flights);
+
+// Around a fork, as jc_locks_pause and jc_locks_resume, those of the slots included; the last is
+// for the child and closes what its parent had open, which leaves the parent's locks as they are.
+void jc_flights_pause(struct jc_flights *flights);
+void jc_flights_resume(struct jc_flights *flights);
+void jc_flights_forked(struct jc_flights *flights);
+
+// Opens the flight file, with O_CREAT or without. -1 and an errno; EROFS: this cache cannot have
+// one.
+int jc_flight_open(struct jc_cache *cache, int flags);
+
+// --- slots.c; for a list of slots
+
+void jc_slots_pause(struct jc_slots *first);
+void jc_slots_resume(struct jc_slots *first);
+void jc_slots_forked(struct jc_slots *first);
 
 // --- reopen.c
 

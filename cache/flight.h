@@ -2,8 +2,8 @@
 //
 //   jitcache-v1.flight, never renamed or unlinked; only its bytes are locked, with OFD locks
 //
-//   bytes      0 .. 1023              slots (slots.h)
-//           1024 .. 1026              a process wants a slot; one byte for each urgency, shared
+//   bytes      0 .. 1023                slots (slots.h)
+//           1024 .. 1029                a process wants a slot; two bytes for each urgency, shared
 //       2^62 + (the key's low 62 bits)  that key is being compiled; exclusive
 //
 // A flight is a descriptor of its own, whose lock lasts until the last copy of it is closed: the
@@ -11,7 +11,8 @@
 // that is killed leaves the lock to its worker for the moment in which that ends too, and no two
 // compile one key at a time.
 //
-// All of this is advice. Whoever cannot have it, or has waited too long, compiles without.
+// All of this is advice. Whoever cannot have it, or has waited too long, compiles without. So does
+// whoever comes after somebody has unlinked the file.
 
 #ifndef JC_FLIGHT_H
 #define JC_FLIGHT_H
@@ -20,16 +21,21 @@
 
 #include <jitcache/cache.h>
 
+#define JC_FLIGHT_FILE "jitcache-v1.flight"
+
 // Takes the lock of a key. It does not wait. JC_ERROR_TIMEOUT: another has it. JC_ERROR_CACHE: this
-// cache has no file that can be locked, for good. JC_ERROR_IO: not now (no descriptor is left).
-// On failure `*fd` is -1. In the child of a fork the descriptor is closed.
+// cache has no file that can be locked (disabled, only read, on a network). JC_ERROR_IO: not now,
+// since no descriptor or no space is left. JC_ERROR_OUT_OF_MEMORY. On failure `*fd` is -1.
+// The descriptor is closed on exec. In the child of a fork it is closed and means nothing any more.
 // Threads: safe; two threads of one process exclude each other too.
 enum jc_result jc_flight_begin(struct jc_cache *cache, const struct jc_key *key, int *fd);
 
-// Closes the descriptor, whose lock goes unless somebody has a copy. Accepts -1.
+// Closes the descriptor, whose lock goes unless somebody has a copy. Accepts -1. Before the cache
+// is destroyed. Threads: safe.
 void jc_flight_end(struct jc_cache *cache, int fd);
 
-// Whether somebody has the lock of a key, this process included: a look that costs one system call.
+// Whether somebody has the lock of a key, this process included: a look of two system calls. False
+// too where that cannot be known. Threads: safe.
 bool jc_flight_is_on(struct jc_cache *cache, const struct jc_key *key);
 
 #endif

@@ -16,12 +16,14 @@ static void prepare(void)
     for (struct jc_cache *cache = watched.first; cache; cache = cache->next) {
         pthread_mutex_lock(&cache->mutex);
         jc_locks_pause(&cache->locks);
+        jc_flights_pause(&cache->flights);
     }
 }
 
 static void resume_parent(void)
 {
     for (struct jc_cache *cache = watched.first; cache; cache = cache->next) {
+        jc_flights_resume(&cache->flights);
         jc_locks_resume(&cache->locks);
         pthread_mutex_unlock(&cache->mutex);
     }
@@ -33,6 +35,8 @@ static void resume_child(void)
     for (struct jc_cache *cache = watched.first; cache; cache = cache->next) {
         if (cache->locks.fd >= 0)
             atomic_store_explicit(&cache->reopen, true, memory_order_relaxed);
+        jc_flights_resume(&cache->flights);
+        jc_flights_forked(&cache->flights);
         jc_locks_resume(&cache->locks);
         jc_locks_forked(&cache->locks);
         pthread_mutex_unlock(&cache->mutex);

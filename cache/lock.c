@@ -17,8 +17,9 @@
 //  16  boot id, 16 bytes: the boot in which all segments were found whole
 //  32  u64 CLOCK_MONOTONIC in ns until which readers let a waiting writer pass
 //  40  u64 how often all segments were cleared away
-//  48  0
-enum { CHANGES = 8, BOOT = 16, PASS = 32, CLEARS = 40 };
+//  48  u64 how often segments were taken away, for whatever reason
+//  56  0
+enum { CHANGES = 8, BOOT = 16, PASS = 32, CLEARS = 40, REMOVALS = 48 };
 
 static const char magic[8] = {'J', 'C', 'L', 'O', 'C', 'K', 'S', '1'};
 
@@ -81,8 +82,9 @@ static bool write_page(int fd)
 {
     uint8_t page[JC_LOCK_PAGE_BYTES] = {0};
     memcpy(page, magic, sizeof(magic));
-    // A number no handle has seen: it may be that the page was lost while others had it open.
+    // Numbers no handle has seen: it may be that the page was lost while others had it open.
     jc_store_u64(page + CHANGES, jc_now_unix_ms());
+    jc_store_u64(page + REMOVALS, jc_now_unix_ms());
     ssize_t written = pwrite(fd, page, sizeof(page), 0);
     if (written >= 0 && written < (ssize_t) sizeof(page))
         errno = ENOSPC;
@@ -183,28 +185,43 @@ static enum jc_result write_number(const struct jc_locks *locks, uint64_t number
     return written == (ssize_t) sizeof(bytes) ? JC_OK : JC_ERROR_IO;
 }
 
-// 0, or what fcntl says; EAGAIN when another has it.
-static int set_lock(int fd, short byte, short type)
+int jc_lock_byte(int fd, off_t byte, short type)
 {
-    if (fd < 0)
-        return 0;
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     if (fcntl(fd, F_OFD_SETLK, &range) == 0)
         return 0;
     return errno == EACCES ? EAGAIN : errno;
 }
 
+bool jc_is_locked(int fd, off_t byte, off_t count)
+{
+    assert(count > 0); // 0 would be all bytes to the end
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte,
+                          .l_len = count};
+    return fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+bool jc_is_unlinked(int fd)
+{
+    struct stat stat;
+    return fstat(fd, &stat) == 0 && stat.st_nlink == 0;
+}
+
+static int set_lock(int fd, short byte, short type)
+{
+    return fd < 0 ? 0 : jc_lock_byte(fd, byte, type);
+}
+
 // Whether the lock file has been unlinked or replaced. Readers need not know it at once: a segment
 // has to change twice under them before that does harm, and it takes a new process to do so.
 static bool is_gone(struct jc_locks *locks, short type, uint64_t now)
 {
-    struct stat stat;
     if (locks->fd < 0 ||
         (type == F_RDLCK &&
          now - atomic_load_explicit(&locks->seen_ns, memory_order_relaxed) < LOOK_NS))
         return false;
     atomic_store_explicit(&locks->seen_ns, now, memory_order_relaxed);
-    return fstat(locks->fd, &stat) == 0 && stat.st_nlink == 0;
+    return jc_is_unlinked(locks->fd);
 }
 
 static int take(struct jc_locks *locks, struct jc_lock *lock, short type, uint64_t now)
@@ -373,6 +390,16 @@ uint64_t jc_locks_clears(const struct jc_locks *locks)
 enum jc_result jc_locks_cleared(struct jc_locks *locks)
 {
     return write_number(locks, read_number(locks, CLEARS) + 1, CLEARS);
+}
+
+uint64_t jc_locks_removals(const struct jc_locks *locks)
+{
+    return read_number(locks, REMOVALS);
+}
+
+enum jc_result jc_locks_removed(struct jc_locks *locks)
+{
+    return write_number(locks, read_number(locks, REMOVALS) + 1, REMOVALS);
 }
 
 void jc_locks_boot(const struct jc_locks *locks, uint8_t boot[16])

@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include <jitcache/result.h>
 
@@ -43,8 +44,6 @@ struct jc_locks {
 };
 
 #define JC_LOCK_FILE "jitcache-v1.lock"
-// Reserved for single flight, which locks a byte per key that is being compiled.
-#define JC_FLIGHT_FILE "jitcache-v1.flight"
 #define JC_LOCK_PAGE_BYTES 4096
 
 // Without a file; jc_locks_open gives it one.
@@ -86,8 +85,25 @@ enum jc_result jc_locks_changed(struct jc_locks *locks);
 uint64_t jc_locks_clears(const struct jc_locks *locks);
 enum jc_result jc_locks_cleared(struct jc_locks *locks);
 
+// How often segments were taken away, and one time more. The first with W or D, the second with
+// both.
+uint64_t jc_locks_removals(const struct jc_locks *locks);
+enum jc_result jc_locks_removed(struct jc_locks *locks);
+
 // The boot of this machine in which the segments were last known to be whole. The second with W.
 void jc_locks_boot(const struct jc_locks *locks, uint8_t boot[16]);
 enum jc_result jc_locks_set_boot(struct jc_locks *locks, const uint8_t boot[16]);
+
+// --- one byte of any file
+
+// Locks a byte with an OFD lock, or unlocks it: `type` is F_RDLCK, F_WRLCK or F_UNLCK. 0, or what
+// fcntl says; EAGAIN when another open file has it.
+int jc_lock_byte(int fd, off_t byte, short type);
+
+// Whether another open file has a lock on one of `count` > 0 bytes.
+bool jc_is_locked(int fd, off_t byte, off_t count);
+
+// Whether an open file is no longer in any folder.
+bool jc_is_unlinked(int fd);
 
 #endif

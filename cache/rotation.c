@@ -55,16 +55,18 @@ void jc_rotation_sweep(const struct jc_folder *folder)
     unlink_all(folder, ".mdb.dead");
 }
 
-// Takes D and says that the list changes. In that order: whoever dies after this has at most made
-// others look once more, and whoever renamed first and died would have a list nobody looks at.
-static int begin_change(struct jc_cache *cache, uint64_t deadline_ns)
+// Takes D and says that the list changes, and whether segments leave it. In that order: whoever
+// dies after this has at most made others look once more, and whoever renamed first and died would
+// have a list nobody looks at.
+static int begin_change(struct jc_cache *cache, bool removes, uint64_t deadline_ns)
 {
     uint64_t now = jc_now_ns();
     enum jc_result result = jc_lock_exclusive(&cache->locks, &cache->locks.data,
                                               deadline_ns > now ? deadline_ns - now : 0);
     if (result != JC_OK)
         return result == JC_ERROR_TIMEOUT ? ETIMEDOUT : errno;
-    if (jc_locks_changed(&cache->locks) == JC_OK)
+    if (jc_locks_changed(&cache->locks) == JC_OK &&
+        (!removes || jc_locks_removed(&cache->locks) == JC_OK))
         return 0;
     int saved = errno ? errno : EIO;
     jc_unlock_exclusive(&cache->locks, &cache->locks.data);
@@ -282,12 +284,14 @@ struct pinned {
 };
 
 // A template is pinned as long as there are variants of it, for which it is the name; a toolchain
-// always.
+// always; what comes after it never.
 static bool copy_pinned(void *user, const struct jc_cache_entry *entry)
 {
     const struct pinned *pinned = user;
     uint8_t key[JC_STORED_KEY_BYTES];
     uint64_t group;
+    if (entry->kind > JC_RECORD_TOOLCHAIN)
+        return false;
     memcpy(&group, entry->key.bytes, sizeof(group));
     group = be64toh(group);
     if (entry->kind == JC_RECORD_TEMPLATE && !pinned->groups->failed &&
@@ -441,7 +445,7 @@ int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incomi
         take_wanted(cache, &taken);
         copy_survivors(cache, list, &next, &taken, incoming);
     }
-    rc = begin_change(cache, deadline_ns);
+    rc = begin_change(cache, count >= JC_MAX_SEGMENTS, deadline_ns);
     if (rc != 0)
         goto unlink_new;
     rc = publish(cache, number, numbers, count);
@@ -473,7 +477,7 @@ int jc_rotation_clear(struct jc_cache *cache, uint64_t deadline_ns)
     int rc = jc_list_numbers(&cache->folder, &numbers, &count);
     if (rc != 0)
         return rc;
-    rc = begin_change(cache, deadline_ns);
+    rc = begin_change(cache, true, deadline_ns);
     if (rc != 0)
         goto free_numbers;
     rc = jc_locks_cleared(&cache->locks) == JC_OK ? 0 : EIO;
@@ -502,7 +506,7 @@ int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns)
     if (count == 0)
         return 0;
 
-    int rc = begin_change(cache, deadline_ns);
+    int rc = begin_change(cache, true, deadline_ns);
     if (rc != 0)
         return rc;
     for (unsigned i = 0; i < count; i++) {

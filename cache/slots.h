@@ -3,15 +3,13 @@
 // A slot is a byte of the flight file (flight.h), locked by the process that has a compile running,
 // so that eight ranks of an engine share one machine's worth of compilers. Slots are taken for one
 // compile at a time. A process that finds none says so in a byte of its own urgency; whoever has
-// more than one, or less urgent work, then stands back before taking its next.
+// more than that, or less urgent work, then stands back before taking its next.
 //
 // Nothing here waits. A process that has waited longer than it should goes on without a slot: a
 // holder that was stopped hangs nobody.
 
 #ifndef JC_SLOTS_H
 #define JC_SLOTS_H
-
-#include <stdbool.h>
 
 #include <jitcache/cache.h>
 
@@ -20,22 +18,30 @@ struct jc_slots;
 // More than any node needs.
 #define JC_MAX_SLOTS 1024
 
+// Urgencies are 0, the most urgent, and so on.
+#define JC_NUM_URGENCIES 3
+
 // Slots are had from the flight file of the cache's folder, or, where that has none that can be
 // locked (disabled, read only, on a network), from one of this user below /dev/shm. If there is
-// neither, every call succeeds, and this process counts alone. JC_ERROR_OUT_OF_MEMORY.
-// `cache` must outlive the slots.
+// neither, or no descriptor is left, this handle counts alone. JC_ERROR_OUT_OF_MEMORY.
+// `cache` must outlive the slots. In the child of a fork they are as if newly made. Threads: safe.
 enum jc_result jc_slots_create(struct jc_cache *cache, struct jc_slots **slots,
                                struct jc_error *error);
+
+// Gives back all that is held. Accepts NULL content. Threads: no other call may be running.
 void jc_slots_destroy(struct jc_slots **slots);
 
-// Takes one of the first `limit` slots for work of an urgency, 0 being the most urgent of
-// `JC_NUM_URGENCIES`. Its number, or -1: none is free, or others come first; then the wish is
-// noted until a slot is had or jc_slots_forget is called. Threads: safe.
-#define JC_NUM_URGENCIES 3
+// Takes one of the first `limit` slots. Its number, or -1: none is free, or others come first. Then
+// the wish for one is noted until a slot of that urgency is had or jc_slots_forget is called, and
+// the caller tries again every few milliseconds: others stand back for JC_SLOTS_PATIENCE_NS at
+// most. Threads: safe, and those of one handle share its wishes: it is they who agree on an order.
+#define JC_SLOTS_PATIENCE_NS UINT64_C(20000000)
 int jc_slots_take(struct jc_slots *slots, unsigned limit, unsigned urgency);
+
+// Accepts -1, and what is not held (any more). Threads: safe.
 void jc_slots_give(struct jc_slots *slots, int slot);
 
-// Takes back a noted wish.
+// Takes back a noted wish. Threads: safe.
 void jc_slots_forget(struct jc_slots *slots, unsigned urgency);
 
 #endif

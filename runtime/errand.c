@@ -33,6 +33,7 @@ struct jc_leads {
     pthread_mutex_t lock; // guards all of it; held for no longer than copying an answer takes
     pthread_cond_t done;  // some lead is; on the monotonic clock
     struct jc_lead *first; // those that are not done
+    unsigned waiting;      // threads that wait for one to be done
 };
 
 enum jc_result jc_leads_create(struct jc_leads **out, struct jc_error *error)
@@ -51,7 +52,7 @@ enum jc_result jc_leads_create(struct jc_leads **out, struct jc_error *error)
 }
 
 // What is left was led by threads of a parent process, whose descriptors closed with the fork. They
-// may seem to hold the lock or to wait, so neither lock nor condition is destroyed, which would wait.
+// may seem to hold the lock or to wait, and destroying a condition waits for those who do.
 void jc_leads_destroy(struct jc_leads **out)
 {
     struct jc_leads *leads = *out;
@@ -63,6 +64,14 @@ void jc_leads_destroy(struct jc_leads **out)
         free(lead);
     }
     free(leads);
+}
+
+unsigned jc_leads_waiting(struct jc_leads *leads)
+{
+    pthread_mutex_lock(&leads->lock);
+    unsigned waiting = leads->waiting;
+    pthread_mutex_unlock(&leads->lock);
+    return waiting;
 }
 
 // The lock is held.
@@ -142,9 +151,11 @@ static enum jc_result follow(struct jc_leads *leads, struct jc_lead *lead, uint6
 {
     const struct timespec until = timespec_of(until_ns);
     lead->followers++;
+    leads->waiting++;
     for (int status = 0; lead->unit && status == 0;)
         status = pthread_cond_timedwait(&leads->done, &leads->lock, &until);
     bool got = lead->answered && copy_answer(&lead->answer, answer);
+    leads->waiting--;
     lead->followers--;
     if (!lead->unit && lead->followers == 0) {
         jc_job_answer_finish(&lead->answer.job);
@@ -153,29 +164,35 @@ static enum jc_result follow(struct jc_leads *leads, struct jc_lead *lead, uint6
     return got ? JC_OK : JC_ERROR_NOT_FOUND;
 }
 
+// Waits for another process.
+static void wait_elsewhere(struct jc_context *context, const struct jc_key *key, uint64_t until)
+{
+    do {
+        const struct timespec pause = timespec_of(jc_errand_pause_ns());
+        nanosleep(&pause, NULL);
+    } while (jc_now_ns() < until && jc_flight_is_on(context->cache, key));
+}
+
 enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer)
 {
     struct jc_context *context = errand->source->context;
     struct jc_leads *leads = context->leads;
+    const struct jc_unit *unit = &errand->unit;
     if (errand->deadline_ns == 0)
         errand->deadline_ns = jc_errand_deadline_ns(context);
     uint64_t now = jc_now_ns();
     if (now >= errand->deadline_ns)
         return JC_ERROR_TIMEOUT;
-    uint64_t until = errand->deadline_ns - now > LOOK_NS ? now + LOOK_NS : errand->deadline_ns;
-
+    enum jc_result result = JC_ERROR_NOT_FOUND;
     pthread_mutex_lock(&leads->lock);
-    struct jc_lead *lead = find_lead(leads, &errand->unit.key);
-    enum jc_result result = lead && has_text(lead, &errand->unit)
-        ? follow(leads, lead, until, answer) : JC_ERROR_NOT_FOUND;
+    struct jc_lead *lead = find_lead(leads, &unit->key);
+    if (lead && has_text(lead, unit))
+        result = follow(leads, lead, errand->deadline_ns, answer);
     pthread_mutex_unlock(&leads->lock);
-    if (lead)
-        return result;
-    do {
-        const struct timespec pause = timespec_of(jc_errand_pause_ns());
-        nanosleep(&pause, NULL);
-    } while (jc_now_ns() < until && jc_flight_is_on(context->cache, &errand->unit.key));
-    return JC_ERROR_NOT_FOUND;
+    if (!lead)
+        wait_elsewhere(context, &unit->key,
+                       errand->deadline_ns - now > LOOK_NS ? now + LOOK_NS : errand->deadline_ns);
+    return result;
 }
 
 // --- leading -------------------------------------------------------------------------------------

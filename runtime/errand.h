@@ -20,6 +20,9 @@ struct jc_leads;
 enum jc_result jc_leads_create(struct jc_leads **leads, struct jc_error *error);
 void jc_leads_destroy(struct jc_leads **leads);
 
+// How many threads wait for others of this process, for one that looks from outside.
+unsigned jc_leads_waiting(struct jc_leads *leads);
+
 // How long one waits for others before looking around: at random, so that not all do it at once.
 uint64_t jc_errand_pause_ns(void);
 
@@ -46,8 +49,8 @@ enum jc_result jc_errand_init(struct jc_errand *errand, struct jc_source *source
 // it has come back, or was given up, by then. Accepts one that is all zero.
 void jc_errand_finish(struct jc_errand *errand);
 
-// Looks in the cache. JC_ERROR_NOT_FOUND: it knows nothing of the variant, or, with `retry`, nothing
-// but that it failed. JC_ERROR_COMPILE, JC_ERROR_WORKER: so it failed a short time ago, and `text`
+// Looks in the cache. JC_ERROR_NOT_FOUND: it knows nothing of the variant, or, with `retry`,
+// nothing but a failure. JC_ERROR_COMPILE, JC_ERROR_WORKER: so it failed a short time ago; `text`
 // gets what is to be said of that, `remedy` being what tries it again. JC_ERROR_OUT_OF_MEMORY. But
 // for JC_OK there is nothing to finish in `obtained`.
 enum jc_result jc_errand_look(struct jc_errand *errand, bool retry, const char *remedy,

@@ -16,8 +16,8 @@ struct jc_batch {
     struct jc_prewarm_report *report; // counts of this batch alone; NULL: of no interest
 };
 
-// Brings all of it into the cache; the rest is as jc_context_prewarm says. `params` has been checked
-// and copied, and its capabilities are not looked at; `report->elapsed_ns` is left to the caller.
+// Brings all of it into the cache; the rest is as jc_context_prewarm says. `params` was checked and
+// copied, and its capabilities are not looked at; `report->elapsed_ns` is left to the caller.
 // JC_ERROR_TOOLCHAIN where jc_source_is_outdated says so of the batches' sources: whoever made them
 // makes them again and runs that, once.
 enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batches,

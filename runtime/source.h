@@ -62,7 +62,7 @@ struct jc_obtained {
 };
 
 // Finds a variant in the cache, or compiles it and waits for that, or waits for whoever compiles it
-// already. It is stored if the cache takes it; a cache that does not is no failure, and logged once.
+// already. It is stored if the cache takes it; a cache that does not is no failure and logged once.
 // No lock is held meanwhile. JC_ERROR_COMPILE: with the compiler's log, also if that failed a short
 // time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN (also: NVRTC is another than when the
 // source was read), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. On failure there is

@@ -14,6 +14,7 @@
 #include "cache/bytes.h"
 #include "cache/cache.h"
 #include "cache/clock.h"
+#include "cache/epoch.h"
 #include "cache/lookup.h"
 #include "entries.h"
 #include "scratch.h"
@@ -116,6 +117,20 @@ static int open_segment(unsigned number)
 static bool exists(const char *name)
 {
     return access(scratch_path(name), F_OK) == 0;
+}
+
+static void copy_file(const char *from, const char *to, mode_t mode)
+{
+    char bytes[65536];
+    ssize_t size;
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(in >= 0 && out >= 0);
+    while ((size = read(in, bytes, sizeof(bytes))) > 0)
+        assert_int_equal(write(out, bytes, (size_t) size), size);
+    assert_int_equal(fchmod(out, mode), 0);
+    close(in);
+    close(out);
 }
 
 static unsigned count_entries(struct jc_cache *cache)
@@ -932,6 +947,11 @@ static void a_template_stays_as_long_as_its_variants(void **state)
     assert_int_equal(put_in_group(cache, JC_RECORD_TEMPLATE, "in use", 0), JC_OK);
     assert_int_equal(put_in_group(cache, JC_RECORD_TEMPLATE, "forgotten", 0), JC_OK);
     assert_int_equal(put_in_group(cache, JC_RECORD_TOOLCHAIN, "toolchain", 0), JC_OK);
+    assert_int_equal(put_in_group(cache, JC_RECORD_COVERAGE, "plan", 0), JC_OK);
+    assert_int_equal(jc_cache_find(cache, JC_RECORD_COVERAGE, "plan", 4, &found), JC_OK);
+    assert_int_equal(found.kind, JC_RECORD_COVERAGE);
+    jc_record_finish(&found);
+    assert_int_equal(count_entries(cache), 4);
     for (unsigned i = 0; i < 2000; i++) {
         char text[16];
         snprintf(text, sizeof(text), "%u", i);
@@ -946,6 +966,148 @@ static void a_template_stays_as_long_as_its_variants(void **state)
     key = jc_key_of("forgotten", 9);
     assert_int_equal(jc_cache_find_key(cache, JC_RECORD_TEMPLATE, &key, &found),
                      JC_ERROR_NOT_FOUND);
+    assert_int_equal(jc_cache_find(cache, JC_RECORD_COVERAGE, "plan", 4, &found),
+                     JC_ERROR_NOT_FOUND);
+    jc_cache_destroy(&cache);
+}
+
+// --- the epoch
+
+// Of a handle that is made for it, as another process would.
+static uint64_t epoch_with(struct jc_cache_params params)
+{
+    struct jc_cache *cache = open_with(params);
+    uint64_t epoch = jc_cache_epoch(cache);
+    jc_cache_destroy(&cache);
+    return epoch;
+}
+
+static uint64_t fresh_epoch(void)
+{
+    return epoch_with((struct jc_cache_params){.read_only = true});
+}
+
+// What the lock file counts of segments that were taken away.
+static uint64_t count_removals(void)
+{
+    struct jc_locks locks;
+    jc_locks_init(&locks);
+    int fd = open(scratch_path("c/" JC_LOCK_FILE), O_RDWR | O_CLOEXEC);
+    assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
+    uint64_t removals = jc_locks_removals(&locks);
+    jc_locks_finish(&locks);
+    return removals;
+}
+
+static void the_epoch_changes_when_records_go_and_not_when_they_come(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache(), *other = open_cache();
+    uint64_t removals = count_removals();
+    uint64_t epoch = jc_cache_epoch(cache);
+    assert_int_not_equal(epoch, 0);
+    assert_int_equal(put(cache, "first", 100), JC_OK);
+    assert_true(jc_cache_epoch(cache) == epoch);
+    fill_all_segments(cache, "c/jitcache-v1.0004.mdb");
+    assert_true(jc_cache_epoch(cache) == epoch);
+    assert_true(jc_cache_epoch(other) == epoch);
+    assert_true(fresh_epoch() == epoch);
+    assert_true(count_removals() == removals);
+
+    assert_int_equal(put(cache, "large", 1000000), JC_OK); // the first segment is dropped
+    assert_true(count_removals() == removals + 1);
+    uint64_t dropped = jc_cache_epoch(other);
+    assert_true(dropped != 0 && dropped != epoch);
+    assert_true(jc_cache_epoch(cache) == dropped);
+    assert_true(fresh_epoch() == dropped);
+
+    assert_int_equal(jc_cache_clear(cache, NULL), JC_OK);
+    uint64_t cleared = jc_cache_epoch(other);
+    assert_true(cleared != 0 && cleared != dropped && cleared != epoch);
+    assert_int_equal(put(other, "first", 100), JC_OK);
+    assert_true(jc_cache_epoch(cache) == cleared);
+    assert_true(fresh_epoch() == cleared);
+    // What is stored afterwards may be in a segment of the same number.
+    assert_int_equal(jc_cache_clear(cache, NULL), JC_OK);
+    assert_int_equal(put(other, "second", 100), JC_OK);
+    assert_true(jc_cache_epoch(cache) != cleared);
+    jc_cache_destroy(&other);
+    jc_cache_destroy(&cache);
+}
+
+static void the_epoch_tells_of_segments_that_are_damaged_or_gone(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache();
+    assert_int_equal(put(cache, "1", 3000000), JC_OK);
+    assert_int_equal(put(cache, "2", 3000000), JC_OK);
+    assert_int_equal(put(cache, "3", 3000000), JC_OK);
+    uint64_t epoch = jc_cache_epoch(cache);
+    jc_cache_destroy(&cache);
+    assert_true(fresh_epoch() == epoch);
+
+    int fd = open_segment(2);
+    assert_int_equal(ftruncate(fd, 100), 0);
+    close(fd);
+    uint64_t damaged = fresh_epoch(); // by who cannot set it aside
+    assert_true(damaged != 0 && damaged != epoch);
+    cache = open_cache();
+    assert_int_equal(put(cache, "2", 100), JC_OK);
+    uint64_t aside = jc_cache_epoch(cache);
+    assert_true(aside != 0 && aside != epoch);
+    jc_cache_destroy(&cache);
+    assert_true(fresh_epoch() == aside);
+
+    assert_int_equal(unlink(scratch_path("c/jitcache-v1.0001.mdb")), 0);
+    uint64_t unlinked = fresh_epoch();
+    assert_true(unlinked != 0 && unlinked != aside);
+    // All of it, by somebody who does not know of us.
+    scratch_remove_tree(scratch_path("c"));
+    cache = open_cache();
+    uint64_t removed = jc_cache_epoch(cache);
+    assert_true(removed != 0 && removed != epoch && removed != aside);
+    jc_cache_destroy(&cache);
+}
+
+static void the_epoch_tells_of_other_base_segments(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache();
+    assert_int_equal(put(cache, "base", 30000), JC_OK);
+    jc_cache_destroy(&cache);
+    char bases[4][2 * PATH_MAX + 2];
+    copy_file(scratch_path("c/jitcache-v1.0001.mdb"), scratch_path("one"), 0444);
+    copy_file(scratch_path("c/jitcache-v1.0001.mdb"), scratch_path("two"), 0444);
+    snprintf(bases[0], sizeof(bases[0]), "%s", scratch_path("one"));
+    snprintf(bases[1], sizeof(bases[1]), "%s", scratch_path("two"));
+    snprintf(bases[2], sizeof(bases[2]), "%s:%s", scratch_path("one"), scratch_path("two"));
+    bases[3][0] = '\0';
+    uint64_t epochs[4];
+    for (unsigned i = 0; i < 4; i++) {
+        epochs[i] = epoch_with((struct jc_cache_params){.base = bases[i]});
+        assert_true(epoch_with((struct jc_cache_params){.base = bases[i]}) == epochs[i]);
+        for (unsigned before = 0; before < i; before++)
+            assert_true(epochs[before] != epochs[i]);
+    }
+}
+
+static void the_epoch_is_not_known_where_nobody_keeps_it(void **state)
+{
+    (void) state;
+    struct jc_locks locks;
+    assert_int_equal(epoch_with((struct jc_cache_params){.disable = true}), 0);
+    assert_int_equal(mkdir(scratch_path("c"), 0700), 0);
+    assert_int_equal(fresh_epoch(), 0); // there is no lock file
+    struct jc_cache *cache = open_cache();
+    assert_int_not_equal(fresh_epoch(), 0);
+    jc_locks_init(&locks);
+    int fd = open(scratch_path("c/" JC_LOCK_FILE), O_RDWR | O_CLOEXEC);
+    assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
+    assert_int_equal(jc_lock_exclusive(&locks, &locks.data, 0), JC_OK);
+    assert_int_equal(jc_cache_epoch(cache), 0);
+    jc_unlock_exclusive(&locks, &locks.data);
+    assert_int_not_equal(jc_cache_epoch(cache), 0);
+    jc_locks_finish(&locks);
     jc_cache_destroy(&cache);
 }
 
@@ -1093,20 +1255,6 @@ static void a_lock_file_that_is_not_ours_is_not_used(void **state)
     jc_cache_destroy(&cache);
 }
 
-static void copy_file(const char *from, const char *to, mode_t mode)
-{
-    char bytes[65536];
-    ssize_t size;
-    int in = open(from, O_RDONLY | O_CLOEXEC);
-    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    assert_true(in >= 0 && out >= 0);
-    while ((size = read(in, bytes, sizeof(bytes))) > 0)
-        assert_int_equal(write(out, bytes, (size_t) size), size);
-    assert_int_equal(fchmod(out, mode), 0);
-    close(in);
-    close(out);
-}
-
 static void base_segments_are_read_after_all_others(void **state)
 {
     (void) state;
@@ -1193,7 +1341,7 @@ static void parameters_are_checked(void **state)
     assert_int_equal(jc_cache_insert(cache, &record, &error), JC_ERROR_INVALID_ARGUMENT);
     record = (struct jc_record){.kind = (enum jc_record_kind) 0};
     assert_int_equal(jc_cache_insert(cache, &record, &error), JC_ERROR_INVALID_ARGUMENT);
-    record.kind = (enum jc_record_kind) 5;
+    record.kind = (enum jc_record_kind) 6;
     assert_int_equal(jc_cache_insert(cache, &record, &error), JC_ERROR_INVALID_ARGUMENT);
     assert_int_equal(jc_cache_find(cache, JC_RECORD_VARIANT, NULL, 1, &found),
                      JC_ERROR_INVALID_ARGUMENT);
@@ -1418,6 +1566,7 @@ static void a_cache_leaves_errno_alone(void **state)
     get(cache, "2");
     count_entries(cache);
     info_of(cache);
+    jc_cache_epoch(cache);
     jc_cache_clear(cache, NULL);
     jc_cache_destroy(&cache);
     assert_int_equal(errno, E2BIG);
@@ -1453,6 +1602,10 @@ int main(void)
         TEST(what_is_hit_waits_for_room),
         TEST(what_was_hit_does_not_outlive_a_clear),
         TEST(a_template_stays_as_long_as_its_variants),
+        TEST(the_epoch_changes_when_records_go_and_not_when_they_come),
+        TEST(the_epoch_tells_of_segments_that_are_damaged_or_gone),
+        TEST(the_epoch_tells_of_other_base_segments),
+        TEST(the_epoch_is_not_known_where_nobody_keeps_it),
         TEST(what_a_killed_process_left_is_cleared_away),
         TEST(clearing_is_seen_by_others),
         TEST(clearing_does_not_disturb_a_reader),

@@ -27,14 +27,14 @@ static inline int counted_teardown(void **state)
 {
     static const char *const variables[] = {
         "JITCACHE_REAL_NVRTC", "JITCACHE_NVRTC_COUNT", "JITCACHE_NVRTC_ACT",
-        "JITCACHE_NVRTC_VERSION", "NVRTC_APPEND_FLAGS"};
+        "JITCACHE_NVRTC_VERSION", "JITCACHE_NVRTC_HOLD", "NVRTC_APPEND_FLAGS"};
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         unsetenv(variables[i]);
     return scratch_teardown(state);
 }
 
-// How many compiles there were since the last time this was asked.
-static inline size_t compiles(void)
+// How many compiles began since compiles() was called the last time.
+static inline size_t compiles_begun(void)
 {
     FILE *stream = fopen(counted_file, "r");
     size_t lines = 0;
@@ -42,8 +42,35 @@ static inline size_t compiles(void)
         lines += c == '\n';
     if (stream)
         fclose(stream);
+    return lines;
+}
+
+// The same, and counts anew.
+static inline size_t compiles(void)
+{
+    size_t lines = compiles_begun();
     unlink(counted_file);
     return lines;
+}
+
+// Compiles that begin from now on go on when let_compiles_go is called. To be called before a
+// worker starts.
+static inline void hold_compiles(void)
+{
+    scratch_put("hold", "");
+    setenv("JITCACHE_NVRTC_HOLD", scratch_path("hold"), 1);
+}
+
+static inline void let_compiles_go(void)
+{
+    unlink(scratch_path("hold"));
+}
+
+// Waits until so many have begun.
+static inline void await_compiles(size_t count)
+{
+    while (compiles_begun() < count)
+        usleep(1000);
 }
 
 // Remembers where the real NVRTC and its builtins are, for the library in front of it.

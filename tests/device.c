@@ -81,7 +81,7 @@ static enum jc_result compile(struct code *code, struct jc_error *error)
         result = jc_source_init(&code->source, compiling, code->tmpl, error);
     if (result == JC_OK)
         result = jc_source_obtain(&code->source, jc_plan_specialization(plan, 0), "sm_90a",
-                                  &code->obtained, error);
+                                  JC_PRIORITY_WARMUP, &code->obtained, error);
     jc_plan_destroy(&plan);
     return result;
 }

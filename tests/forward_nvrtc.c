@@ -9,6 +9,7 @@
 //   JITCACHE_NVRTC_ACT    what nvrtcCompileProgram does instead, see `acts` below; followed by
 //                         ":FILE" it does so as long as that file is not there, and makes it;
 //                         followed by "@TEXT" it does so if the program's source contains that
+//   JITCACHE_NVRTC_HOLD   a file: nvrtcCompileProgram goes on when it is not there any more
 //   JITCACHE_NVRTC_VERSION  what nvrtcVersion says instead, such as "98.0"
 //
 // The probes for options that the worker makes at its start are passed on and not counted.
@@ -341,6 +342,14 @@ static const struct act *find_act(program made)
     return act;
 }
 
+static void hold(void)
+{
+    const char *file = getenv("JITCACHE_NVRTC_HOLD");
+    const struct timespec moment = {.tv_nsec = 1000000};
+    while (file && access(file, F_OK) == 0)
+        nanosleep(&moment, NULL);
+}
+
 static int compile(program made, int num_options, const char *const *options)
 {
     union {
@@ -359,6 +368,7 @@ EXPORT int nvrtcCompileProgram(program made, int num_options, const char *const 
     }
     count(num_options, options);
     struct span span = begin(made, num_options, options);
+    hold();
     const struct act *act = find_act(made);
     int result = act ? act->does() : compile(made, num_options, options);
     mark(&span, "end");

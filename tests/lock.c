@@ -217,6 +217,9 @@ static void changes_are_seen_through_the_page(void **state)
     uint64_t clears = jc_locks_clears(&b);
     assert_int_equal(jc_locks_cleared(&a), JC_OK);
     assert_int_equal(jc_locks_clears(&b), clears + 1);
+    uint64_t removals = jc_locks_removals(&b);
+    assert_int_equal(jc_locks_removed(&a), JC_OK);
+    assert_int_equal(jc_locks_removals(&b), removals + 1);
     static const uint8_t boot[16] = "0123456789abcde";
     uint8_t seen[16];
     jc_locks_boot(&b, seen);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/compile/build.h"
 #include "runtime/compile/compiler.h"
 
 static char folder[PATH_MAX]; // for files of this test, removed at its end
@@ -64,14 +64,15 @@ static bool compiles(struct jc_compiler *compiler, const char *arch)
         .file = "k.cu", .source = "extern \"C\" __global__ void k(int *x) { *x = 1; }\n",
         .entry = "k", .options = options, .num_options = 1};
     struct jc_error error;
-    assert_int_equal(jc_compiler_submit(compiler, &job, NULL, &error), JC_OK);
+    const struct jc_request request = {.job = &job, .priority = JC_PRIORITY_WARMUP, .flight = -1};
+    struct jc_mailbox mailbox;
     struct jc_compiler_answer answer;
-    while (jc_compiler_take(compiler, &answer) == JC_ERROR_NOT_FOUND) {
-        struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
-        poll(&poll_fd, 1, -1);
-    }
+    jc_mailbox_init(&mailbox, compiler);
+    assert_int_equal(jc_compiler_submit(compiler, &mailbox, &request, NULL, &error), JC_OK);
+    assert_int_equal(jc_mailbox_take(&mailbox, UINT64_C(120000000000), &answer), JC_OK);
     bool compiled = answer.job.result == JC_OK;
     jc_job_answer_finish(&answer.job);
+    jc_mailbox_finish(&mailbox);
     return compiled;
 }
 
@@ -86,6 +87,12 @@ static void nvrtc_is_found_and_identified(void **state)
     assert_non_null(plus);
     assert_true(plus - toolchain->build >= 16 && strlen(plus + 1) >= 16);
     assert_string_not_equal(toolchain->tried, "");
+    char *file = realpath(toolchain->opened, NULL);
+    assert_string_equal(file, toolchain->nvrtc);
+    free(file);
+    char *build = jc_build_read(toolchain->nvrtc, toolchain->builtins);
+    assert_string_equal(build, toolchain->build);
+    free(build);
     if (toolchain->include[0]) {
         assert_int_equal(toolchain->include_major, toolchain->major);
         assert_string_equal(toolchain->roots[0], ".");
@@ -293,6 +300,9 @@ static void a_toolchain_survives_the_way(void **state)
     assert_int_equal(jc_toolchain_decode(&reader, &copy), JC_OK);
     assert_int_equal(reader.left, 0);
     assert_true(jc_toolchain_same(toolchain, &copy));
+    assert_memory_equal(&copy.identity, &toolchain->identity, sizeof(copy.identity));
+    assert_string_equal(copy.opened, toolchain->opened);
+    assert_string_equal(copy.builtins, toolchain->builtins);
     assert_string_equal(copy.tried, toolchain->tried);
     jc_toolchain_finish(&copy);
     for (size_t size = 0; size < content.size; size++) {

@@ -39,10 +39,12 @@ JC_API void jc_key_format(const struct jc_key *key, char string[JC_KEY_STRING_SI
 
 // The kinds of record. The numbers are part of the file format.
 enum jc_record_kind {
-    JC_RECORD_VARIANT = 1,  // payload: a cubin
-    JC_RECORD_FAILURE = 2,  // payload: the compiler's log; expires
-    JC_RECORD_TEMPLATE = 3, // payload: what is needed to compile the template again
-    JC_RECORD_TOOLCHAIN = 4 // payload: what identifies a toolchain
+    JC_RECORD_VARIANT = 1,   // payload: a cubin
+    JC_RECORD_FAILURE = 2,   // payload: the compiler's log; expires
+    JC_RECORD_TEMPLATE = 3,  // payload: what is needed to compile the template again
+    JC_RECORD_TOOLCHAIN = 4, // payload: what identifies a toolchain
+    JC_RECORD_COVERAGE = 5   // payload: lines about a plan of which a prewarm found or stored
+                             // every variant
 };
 
 // One record, as stored and as found. All numbers are little endian on disk.

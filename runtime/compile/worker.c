@@ -282,6 +282,7 @@ int main(void)
     }
     uint32_t cores = leave_parent();
     catch_crashes();
+    signal(SIGXFSZ, SIG_IGN); // what has no room in a file is told, not died of
     // Where there is a driver, NVRTC keeps a cache of its own below the home folder, and a cubin
     // from there comes without what ptxas says of it. Ours is the cache here.
     setenv("CUDA_CACHE_DISABLE", "1", 1);

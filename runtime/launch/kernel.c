@@ -288,8 +288,8 @@ static enum jc_result make_generic(struct jc_kernel *kernel, struct jc_error *er
     return jc_kernel_make(kernel, &generic, JC_PRIORITY_WARMUP, &variant, error);
 }
 
-// Reads the source and makes the generic variant: once more where NVRTC turns out to be another than
-// the cache remembered.
+// Reads the source and makes the generic variant; once more where NVRTC turns out to be another
+// than the cache remembered.
 static enum jc_result read_and_make(struct jc_kernel *kernel, struct jc_error *error)
 {
     enum jc_result result = JC_OK;

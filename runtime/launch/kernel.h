@@ -46,8 +46,9 @@ struct jc_kernel {
 
     struct jc_source source;
 
-    // Held while a variant is loaded and listed, so that each is once; not while it is looked up or
-    // compiled. Never held by a launch that does not make one. Taken before `lock` and the device's.
+    // Held while a variant is loaded and listed, so that each is once; not while it is looked for
+    // or compiled. Never held by a launch that does not make one. Taken before `lock` and the
+    // device's.
     pthread_mutex_t making;
 
     // Held for moments. Guards what follows, and writes to the table.

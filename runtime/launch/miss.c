@@ -99,7 +99,7 @@ static void stand_in(struct jc_kernel *kernel, const struct jc_call *call,
         kernel->counts.stand_ins++;
 }
 
-// What could not be made is served by another variant, as only the first thread says that wanted it.
+// What could not be made is served by another variant; the first thread that wanted it says so.
 static void do_without(struct jc_kernel *kernel, const struct jc_call *call,
                        const struct jc_specialization *wanted, jc_service *service,
                        const struct jc_error *error)
