@@ -404,6 +404,7 @@ int main(int argc, char **argv)
     bool json = false;
     // Where there is a driver, NVRTC would keep what it compiles below the home folder.
     setenv("CUDA_CACHE_DISABLE", "1", 1);
+    setenv("JITCACHE_WORKER", WORKER, 0);
     if (run_part(argc, argv))
         return 0;
     choose_points(&course);
