@@ -79,6 +79,20 @@ static void install(const char *name, unsigned char mark)
     assert_true(stream && fwrite(content, 1, size, stream) == size && fclose(stream) == 0);
 }
 
+// Puts a header that says of which version the toolkit is: NVRTC's own, or a later minor one.
+static void put_headers(const char *name, bool same)
+{
+    struct jc_context *context;
+    struct jc_toolchain_info info;
+    char text[64];
+    assert_int_equal(jc_context_create(jc_context_params(.disable = true), &context, NULL), JC_OK);
+    assert_int_equal(jc_context_toolchain(context, &info, NULL), JC_OK);
+    snprintf(text, sizeof(text), "#define CUDA_VERSION %d\n",
+             1000 * info.major + 10 * (same ? info.minor : 99));
+    jc_context_destroy(&context);
+    scratch_put(name, text);
+}
+
 // Makes `first` and `second` in the scratch folder the places where the loader looks.
 static void search_two_places(void)
 {
@@ -363,27 +377,17 @@ static void a_link_that_leads_elsewhere_is_noticed(void **state)
 static void other_headers_beside_the_library_are_noticed(void **state)
 {
     (void) state;
-    struct jc_context *context;
-    const struct jc_toolchain *toolchain;
-    char nvrtc[PATH_MAX], build[BUILD_SIZE], version[64];
+    char nvrtc[PATH_MAX], build[BUILD_SIZE];
     install("cuda/lib/libnvrtc.so", 1);
     strcpy(nvrtc, scratch_path("cuda/lib/libnvrtc.so"));
-    assert_int_equal(jc_context_create(jc_context_params(.disable = true, .nvrtc = nvrtc), &context,
-                                       NULL), JC_OK);
-    assert_int_equal(jc_context_need_toolchain(context, &toolchain, NULL), JC_OK);
-    int major = toolchain->major, minor = toolchain->minor;
-    jc_context_destroy(&context);
-
-    snprintf(version, sizeof(version), "#define CUDA_VERSION %d\n", 1000 * major + 10 * minor);
-    scratch_put("cuda/include/cuda.h", version);
+    put_headers("cuda/include/cuda.h", true);
     find(nvrtc, build);
     assert_true(is_remembered(nvrtc, build));
     scratch_put("cuda/include/cccl/x.h", "");
     assert_false(is_remembered(nvrtc, build));
     find(nvrtc, build);
     assert_true(is_remembered(nvrtc, build));
-    snprintf(version, sizeof(version), "#define CUDA_VERSION %d\n", 1000 * major + 990);
-    scratch_put("cuda/include/cuda.h", version);
+    put_headers("cuda/include/cuda.h", false);
     assert_false(is_remembered(nvrtc, build));
     assert_int_equal(unlink(scratch_path("cuda/include/cuda.h")), 0);
     assert_false(is_remembered(nvrtc, build));
@@ -460,6 +464,22 @@ static void a_relative_name_is_one_of_its_working_folder(void **state)
     assert_string_not_equal(one, other);
     assert_int_equal(chdir(scratch_path("one")), 0);
     assert_true(is_remembered(name, one));
+    assert_int_equal(chdir(before), 0);
+}
+
+static void a_relative_setting_is_one_of_its_working_folder(void **state)
+{
+    (void) state;
+    char before[PATH_MAX], build[BUILD_SIZE];
+    assert_non_null(getcwd(before, sizeof(before)));
+    put_headers("one/cuda/include/cuda.h", true);
+    setenv("CUDA_HOME", "cuda", 1);
+    assert_int_equal(chdir(scratch_path("one")), 0);
+    find(counted_nvrtc, build);
+    assert_true(is_remembered(counted_nvrtc, build));
+    // There it means nothing.
+    assert_int_equal(chdir(scratch), 0);
+    assert_false(is_remembered(counted_nvrtc, build));
     assert_int_equal(chdir(before), 0);
 }
 
@@ -693,6 +713,7 @@ int main(void)
         IN_A_FOLDER(flags_that_nvrtc_appends_make_another_toolchain),
         IN_A_FOLDER(who_named_the_library_counts_since_messages_say_it),
         IN_A_FOLDER(a_relative_name_is_one_of_its_working_folder),
+        IN_A_FOLDER(a_relative_setting_is_one_of_its_working_folder),
         IN_A_FOLDER(a_damaged_record_is_passed_over),
         IN_A_FOLDER(no_more_are_remembered_than_can_be_looked_through),
         IN_A_FOLDER(a_cache_that_cannot_be_written_remembers_nothing),

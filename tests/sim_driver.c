@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/compile/compiler.h"
+#include "compile.h"
 #include "scratch.h"
 #include "sim/sim.h"
 
@@ -76,7 +76,6 @@ static bool knows(const struct jc_compiler *compiler, const char *arch)
 static void *compile(const char *nvrtc, const char *arch)
 {
     struct jc_error error;
-    struct jc_compiler_answer answer;
     char option[32];
     snprintf(option, sizeof(option), "-arch=%s", arch);
     const char *const options[] = {option};
@@ -89,11 +88,7 @@ static void *compile(const char *nvrtc, const char *arch)
         jc_compiler_destroy(&compiler);
         return NULL;
     }
-    assert_int_equal(jc_compiler_submit(compiler, &job, NULL, &error), JC_OK);
-    while (jc_compiler_take(compiler, &answer) == JC_ERROR_NOT_FOUND) {
-        struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
-        assert_int_equal(poll(&poll_fd, 1, 120000), 1);
-    }
+    struct jc_compiler_answer answer = compile_job(compiler, &job);
     if (answer.job.result != JC_OK)
         fail_msg("%s: %s\n%s", arch, answer.job.text, answer.job.log);
     void *cubin = malloc(answer.job.cubin_size);

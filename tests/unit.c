@@ -5,12 +5,11 @@
 
 #include <cmocka.h>
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/compile/compiler.h"
+#include "compile.h"
 #include "runtime/compile/unit.h"
 #include "runtime/plan/plan.h"
 
@@ -225,13 +224,7 @@ static struct jc_compiler *compiler;
 
 static struct jc_compiler_answer compile(struct fixture *fixture)
 {
-    struct jc_compiler_answer answer;
-    assert_int_equal(jc_compiler_submit(compiler, &fixture->unit.job, NULL, NULL), JC_OK);
-    while (jc_compiler_take(compiler, &answer) == JC_ERROR_NOT_FOUND) {
-        struct pollfd poll_fd = {.fd = jc_compiler_fd(compiler), .events = POLLIN};
-        poll(&poll_fd, 1, -1);
-    }
-    return answer;
+    return compile_job(compiler, &fixture->unit.job);
 }
 
 static struct jc_compiler_answer compile_source(struct fixture *fixture, const char *source)

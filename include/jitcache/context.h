@@ -108,11 +108,13 @@ enum jc_prewarm_outcome {
     JC_PREWARM_COMPILED = 1, // compiled and stored
     JC_PREWARM_MISSING = 2,  // would be compiled; with `check`
     JC_PREWARM_FAILED = 3,
-    JC_PREWARM_UNDERWAY = 4 // nothing new: told ten times a second for those who show or stop it
+    JC_PREWARM_UNDERWAY = 4 // no variant: told ten times a second for those who show or stop it
 };
 
 // One variant done, or, where `outcome` is JC_PREWARM_UNDERWAY, none: then `tmpl`, `variant` and
-// `arch` are NULL.
+// `arch` are NULL. Variants that are vouched for (see the report) have no event of their own, only
+// `done` grows by them. Where NVRTC turns out to be another than the cache remembered, keys are
+// others, and `done` begins at 0 again, once.
 struct jc_prewarm_event {
     size_t done, planned; // of all plans
     size_t compiling; // by workers of this process, right now
@@ -191,8 +193,10 @@ JC_API enum jc_result jc_context_prewarm_all(struct jc_context *context,
 // was compiled once, for whichever NVRTC and architecture, is brought in for the NVRTC of now, and
 // the architectures of the params, or, without any, those that it had. So a cache goes along with
 // a new NVRTC or GPU without its templates' files. Failed compiles that have not expired count as
-// variants, and with `key` and `retry` expired ones too. Templates that cannot be read back are
-// logged and passed over. JC_ERROR_NOT_FOUND: the cache has no template, or nothing with that key.
+// variants, and with `key` and `retry` expired ones too. `key` names variants as they are in the
+// cache; they are brought in for the architecture that they have there. What cannot be read back,
+// or is for an architecture that this NVRTC does not know, is logged and passed over, and an error
+// only if nothing is left. JC_ERROR_NOT_FOUND: the cache has no template, or nothing with that key.
 JC_API enum jc_result jc_context_prewarm_cached(struct jc_context *context,
                                                 const struct jc_prewarm_params *params,
                                                 struct jc_prewarm_report *report,

@@ -28,6 +28,9 @@
 // How often the watch looks at the size of the process.
 #define LOOK_MS 100
 
+// What a worker without work gets to end by itself.
+#define END_MS 1000
+
 struct worker {
     struct jc_nvrtc *nvrtc; // NULL until found
     struct jc_toolchain toolchain;
@@ -37,8 +40,9 @@ struct worker {
     // For the watch, which is the only one to use them after its start.
     int parent; // a descriptor of the program's process; -1 where the kernel has none
     int memory; // /proc/self/statm; -1 where it cannot be had
-    // From the hello to the watch; 0: none. Relaxed: nothing else goes with it.
-    _Atomic uint64_t limit_bytes;
+    // Told to the watch. Relaxed: nothing else goes with them.
+    _Atomic uint64_t limit_bytes; // since the hello; 0: none
+    atomic_bool at_work;
 };
 
 // --- a process of its own ------------------------------------------------------------------------
@@ -124,6 +128,11 @@ static uint64_t own_bytes(const struct worker *worker)
     return (resident - shared) * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
+static bool at_work(const struct worker *worker)
+{
+    return atomic_load_explicit(&worker->at_work, memory_order_relaxed);
+}
+
 // NVRTC cannot be interrupted, so this thread ends the process in the middle of a compile: when the
 // program is gone, which waits for nothing, or when it grows past its limit. The end of the program
 // is watched beside that of the socket, of which a child that it has forked holds a copy.
@@ -147,6 +156,10 @@ static void *watch(void *user)
             next_pulse_ns = now_ns + JC_PULSE_NS;
         }
     }
+    // Unless it is at work, the main thread then sees that no message will come any more.
+    shutdown(SOCKET, SHUT_RDWR);
+    for (int left_ms = END_MS; left_ms > 0 && !at_work(worker); left_ms -= LOOK_MS / 10)
+        poll(NULL, 0, LOOK_MS / 10);
     _exit(0);
 }
 
@@ -239,7 +252,9 @@ static bool work(struct worker *worker, const struct jc_message *message)
     if (!worker->nvrtc || jc_job_decode(message->data, message->size, &job) != JC_OK)
         return false;
     const char *const *options = (const char *const *) worker->include_options;
+    atomic_store_explicit(&worker->at_work, true, memory_order_relaxed);
     jc_nvrtc_compile(worker->nvrtc, &job, options, worker->toolchain.num_roots, &answer);
+    atomic_store_explicit(&worker->at_work, false, memory_order_relaxed);
     enum jc_result result = send_answer(message, &answer, &error);
     if (result != JC_OK && result != JC_ERROR_WORKER) {
         // What there was no room for need not be all of it: say so, and go on.
