@@ -1,6 +1,6 @@
 // NVRTC as a program without the library uses it: opened by hand, one compile after the other, each
-// thread or process with a share of the work. What is compiled comes from a file of jobs, so that it
-// is the very text that the library's worker gives to NVRTC.
+// thread or process with a share of the work. What is compiled comes from a file of jobs, so that
+// it is the very text that the library's worker gives to NVRTC.
 
 #ifndef BENCH_BARE_H
 #define BENCH_BARE_H

@@ -1,5 +1,5 @@
-// An NVRTC that fails badly at one of fifty variants: the others are compiled, the one is named with
-// the command that tries it alone, and nothing is left running.
+// An NVRTC that fails badly at one of fifty variants: the others are compiled, the one is named
+// with the command that tries it alone, and nothing is left running.
 
 #include <setjmp.h>
 #include <stdarg.h>
