@@ -269,7 +269,22 @@ static bool kill_some_leader(struct crowd *crowd)
     return false;
 }
 
-// Holds compiles, and lets them go again for a moment while no leader is as it should be.
+// While compiles are held, that stays so.
+static bool one_has_all_slots(void)
+{
+    struct spans spans;
+    spans_read(&spans);
+    for (size_t i = 0; i < spans.count; i++) {
+        size_t at_work = 0;
+        for (size_t j = 0; j < spans.count; j++)
+            at_work += spans.list[j].leader == spans.list[i].leader && is_at_work(&spans.list[j]);
+        if (at_work == WORKERS)
+            return true;
+    }
+    return false;
+}
+
+// Holds compiles, and lets them go again for a moment where no leader can be as it should be.
 static void kill_in_the_middle(struct crowd *crowd)
 {
     uint64_t end_ns = jc_now_ns() + PATIENCE_NS;
@@ -278,10 +293,10 @@ static void kill_in_the_middle(struct crowd *crowd)
         if (atomic_load(&board->published) == crowd->num_variants || jc_now_ns() > end_ns)
             fail_msg("only %zu leaders could be killed", crowd->kills);
         hold_compiles();
-        for (int tries = 0; tries < 20 && !killed; tries++) {
+        do {
             nap(crowd);
             killed = kill_some_leader(crowd);
-        }
+        } while (!killed && !one_has_all_slots() && jc_now_ns() < end_ns);
         let_compiles_go();
         nap(crowd);
     }
