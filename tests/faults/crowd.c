@@ -22,6 +22,7 @@
 #define MAX_KILLS 3
 #define WORKERS 2
 #define LIMIT_NS UINT64_C(100000000)
+#define BUSY_LIMIT_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(60000000000) // of this test, for whatever it waits for
 #define NAP_MS 5
 
@@ -347,7 +348,9 @@ static uint64_t publication_of(const struct crowd *crowd, size_t variant)
     return when_ns;
 }
 
-// Of those who were waiting when it was published.
+// Of those who were waiting when it was published. The short form also runs where a machine has
+// other things to do, and may leave whoever has a lock or an answer off its cores for a while; there
+// the half of them tells, and the longest wait only whether somebody was forgotten.
 static void check_waits(const struct crowd *crowd)
 {
     static uint64_t lags[MAX_MEMBERS * MAX_VARIANTS];
@@ -369,7 +372,9 @@ static void check_waits(const struct crowd *crowd)
     print_message("%zu waits: served %.1f ms after publication, at most %.1f ms; this process was"
                   " woken up to %.1f ms late\n", count, (double) lags[count / 2] / 1e6,
                   (double) lags[count - 1] / 1e6, (double) crowd->overslept_ns / 1e6);
-    assert_true(lags[count - 1] <= LIMIT_NS + crowd->overslept_ns);
+    assert_true(lags[count / 2] <= LIMIT_NS + crowd->overslept_ns);
+    assert_true(lags[count - 1] <= crowd->overslept_ns
+                                   + (campaign_is_long() ? LIMIT_NS : BUSY_LIMIT_NS));
 }
 
 static void check_compiles(const struct crowd *crowd)
