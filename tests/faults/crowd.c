@@ -349,8 +349,8 @@ static uint64_t publication_of(const struct crowd *crowd, size_t variant)
 }
 
 // Of those who were waiting when it was published. The short form also runs where a machine has
-// other things to do, and may leave whoever has a lock or an answer off its cores for a while; there
-// the half of them tells, and the longest wait only whether somebody was forgotten.
+// other things to do, and may leave whoever has a lock or an answer off its cores for a while;
+// there the half of them tells, and the longest wait only whether somebody was forgotten.
 static void check_waits(const struct crowd *crowd)
 {
     static uint64_t lags[MAX_MEMBERS * MAX_VARIANTS];
