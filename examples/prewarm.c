@@ -13,10 +13,12 @@
 static bool show(void *user, const struct jc_prewarm_event *event)
 {
     (void) user;
+    if (event->outcome == JC_PREWARM_UNDERWAY)
+        return true; // here a program could stop it
     static const char *const outcomes[] = {"hit", "compiled", "missing", "failed"};
     printf("%zu/%zu %s, %.1f ms\n%s%s", event->done, event->planned, outcomes[event->outcome],
            (double) event->elapsed_ns / 1e6, event->variant->specialization, event->message);
-    return true; // go on
+    return true;
 }
 
 int main(int argc, char **argv)

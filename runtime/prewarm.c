@@ -13,6 +13,10 @@
 #include "errand.h"
 #include "outcome.h"
 #include "runtime/plan/plan.h"
+#include "starter.h"
+
+// How often one looks whether the compiler is there.
+#define START_PAUSE_NS UINT64_C(2000000)
 
 // Whoever shows or stops it is called a little more often than ten times a second.
 #define TELL_NS UINT64_C(80000000)
@@ -37,13 +41,14 @@ struct aside {
     struct place place;
     struct jc_key key;
     uint64_t deadline_ns; // then it is compiled in any case
-    bool orphan; // nobody compiles it any more, and there was no room for it here
+    bool orphan; // nobody compiles it, and there was no room for it here
 };
 
 // A variant that is being compiled, and comes back with the answer.
 struct flight {
     struct flight *next;
     struct place place;
+    bool alone; // nothing else was in flight from its beginning on
     struct jc_errand errand;
 };
 
@@ -59,11 +64,12 @@ struct prewarm {
     struct place *selected; // with a key to look for: those to be begun, instead
     size_t num_selected, next_selected;
 
-    struct jc_compiler *compiler; // NULL until something is to be compiled
+    struct jc_compiler *compiler; // NULL until something is to be compiled, and it has been started
     struct jc_mailbox mailbox;    // of the compiler
+    struct jc_starter starter;    // while one flight is there, which waits for the compiler
     struct flight *flights;
     size_t in_flight;
-    bool blocked; // no descriptor was left for another, until one of those in flight has come back
+    size_t most; // that may be, after descriptors ran out; one more for each that came back
 
     struct aside *asides;
     size_t num_asides, max_asides;
@@ -117,7 +123,7 @@ static void tell(struct prewarm *prewarm, const struct flight *flight, bool awai
     count(batch->report, outcome, awaited);
     prewarm->done++;
     sweep->present += outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED;
-    if (sweep->present == batch->num_variants)
+    if (sweep->present == batch->num_variants && !prewarm->params->check)
         jc_coverage_keep(&sweep->coverage, batch, sweep->arch);
     call(prewarm, &(struct jc_prewarm_event){
         .outcome = outcome,
@@ -146,12 +152,37 @@ static void flight_destroy(struct flight *flight)
     free(flight);
 }
 
+static enum jc_result put_aside(struct prewarm *prewarm, struct place place,
+                                const struct jc_key *key, bool orphan)
+{
+    if (prewarm->num_asides == prewarm->max_asides) {
+        size_t max = prewarm->max_asides ? 2 * prewarm->max_asides : 16;
+        struct aside *grown = realloc(prewarm->asides, max * sizeof(*grown));
+        if (!grown)
+            return jc_fail_memory(prewarm->error);
+        prewarm->asides = grown;
+        prewarm->max_asides = max;
+    }
+    prewarm->asides[prewarm->num_asides++] = (struct aside){
+        .place = place, .key = *key, .deadline_ns = jc_errand_deadline_ns(prewarm->context),
+        .orphan = orphan};
+    return JC_OK;
+}
+
 // One variant has come back. Fails only where the next one would fare no better.
 static enum jc_result land(struct prewarm *prewarm, struct flight *flight,
                            const struct jc_compiler_answer *answer)
 {
     struct jc_errand *errand = &flight->errand;
     const struct jc_job_answer *job = &answer->job;
+    if (job->result == JC_ERROR_IO && !flight->alone) {
+        // No descriptor was left to send it or to have its answer, with so many in flight.
+        prewarm->most = prewarm->in_flight > 1 ? prewarm->in_flight : 1;
+        return put_aside(prewarm, flight->place, &errand->unit.key, true);
+    }
+    prewarm->most += prewarm->most < SIZE_MAX;
+    if (job->result == JC_ERROR_TOOLCHAIN)
+        return jc_fail(prewarm->error, job->result, "%s", job->text);
     if (job->result != JC_OK) {
         struct jc_buffer text = {0};
         jc_outcome_fail(errand->source, &errand->unit, answer, &text);
@@ -174,6 +205,12 @@ static enum jc_result land(struct prewarm *prewarm, struct flight *flight,
     return result;
 }
 
+static void rest(uint64_t ns)
+{
+    const struct timespec pause = {.tv_nsec = (long) (ns % UINT64_C(1000000000))};
+    nanosleep(&pause, NULL);
+}
+
 // Waits until one of those in flight has come back, or time is up.
 static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
 {
@@ -186,7 +223,6 @@ static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
         link = &(*link)->next;
     *link = flight->next;
     prewarm->in_flight--;
-    prewarm->blocked = false;
     enum jc_result result = land(prewarm, flight, &answer);
     flight_destroy(flight);
     jc_job_answer_finish(&answer.job);
@@ -195,8 +231,8 @@ static enum jc_result wait_for_one(struct prewarm *prewarm, uint64_t wait_ns)
 
 static bool has_room(const struct prewarm *prewarm)
 {
-    return !prewarm->blocked && (!prewarm->compiler || prewarm->in_flight
-                                 < jc_compiler_capacity(prewarm->compiler));
+    size_t capacity = prewarm->compiler ? jc_compiler_capacity(prewarm->compiler) : 1;
+    return prewarm->in_flight < prewarm->most && prewarm->in_flight < capacity;
 }
 
 // What became of a variant that was begun.
@@ -230,34 +266,43 @@ static enum jc_result look(struct prewarm *prewarm, struct flight *flight, bool 
     return JC_OK;
 }
 
-static enum jc_result need_compiler(struct prewarm *prewarm, const struct jc_source *source)
+static enum jc_result submit(struct prewarm *prewarm, struct flight *flight)
 {
-    bool outdated;
-    if (prewarm->compiler)
+    return jc_errand_submit(
+        &flight->errand, prewarm->compiler, &prewarm->mailbox,
+        prewarm->params->background ? JC_PRIORITY_BACKGROUND : JC_PRIORITY_WARMUP, flight,
+        prewarm->error);
+}
+
+// Waits for the compiler, and gives it the flight that has been waiting too.
+static enum jc_result wait_for_compiler(struct prewarm *prewarm, uint64_t wait_ns)
+{
+    if (!jc_starter_is_done(&prewarm->starter)) {
+        rest(wait_ns < START_PAUSE_NS ? wait_ns : START_PAUSE_NS);
         return JC_OK;
-    enum jc_result result = jc_context_need_compiler(
-        prewarm->context, source->toolchain, &prewarm->compiler, &outdated, prewarm->error);
-    if (result == JC_OK)
-        jc_mailbox_init(&prewarm->mailbox, prewarm->compiler);
-    else
-        prewarm->compiler = NULL;
-    return result;
+    }
+    enum jc_result result =
+        jc_starter_finish(&prewarm->starter, &prewarm->compiler, prewarm->error);
+    if (result != JC_OK)
+        return result;
+    jc_mailbox_init(&prewarm->mailbox, prewarm->compiler);
+    return submit(prewarm, prewarm->flights);
 }
 
 // Sends it to the compiler. On success `flight` is the prewarm's.
 static enum jc_result launch(struct prewarm *prewarm, struct flight *flight)
 {
-    struct jc_errand *errand = &flight->errand;
-    enum jc_result result = jc_source_keep_template(errand->source, prewarm->error);
-    if (result == JC_OK)
-        result = need_compiler(prewarm, errand->source);
-    if (result == JC_OK)
-        result = jc_errand_submit(
-            errand, prewarm->compiler, &prewarm->mailbox,
-            prewarm->params->background ? JC_PRIORITY_BACKGROUND : JC_PRIORITY_WARMUP, flight,
-            prewarm->error);
+    struct jc_source *source = flight->errand.source;
+    enum jc_result result = jc_source_keep_template(source, prewarm->error);
+    if (result == JC_OK && prewarm->compiler)
+        result = submit(prewarm, flight);
+    else if (result == JC_OK)
+        jc_starter_begin(&prewarm->starter, prewarm->context, source->toolchain);
     if (result != JC_OK)
         return result;
+    flight->alone = !prewarm->flights;
+    if (prewarm->flights)
+        prewarm->flights->alone = false;
     flight->next = prewarm->flights;
     prewarm->flights = flight;
     prewarm->in_flight++;
@@ -276,7 +321,7 @@ static enum jc_result pursue(struct prewarm *prewarm, struct flight *flight, boo
     if (led == JC_ERROR_TIMEOUT)
         return JC_OK;
     if (led == JC_ERROR_IO && prewarm->in_flight > 0) {
-        prewarm->blocked = true;
+        prewarm->most = prewarm->in_flight;
         *fate = FATE_ORPHAN;
         return JC_OK;
     }
@@ -310,22 +355,6 @@ static enum jc_result begin(struct prewarm *prewarm, struct place place, const s
 }
 
 // --- those that others compile -------------------------------------------------------------------
-
-static enum jc_result put_aside(struct prewarm *prewarm, struct place place,
-                                const struct jc_key *key)
-{
-    if (prewarm->num_asides == prewarm->max_asides) {
-        size_t max = prewarm->max_asides ? 2 * prewarm->max_asides : 16;
-        struct aside *grown = realloc(prewarm->asides, max * sizeof(*grown));
-        if (!grown)
-            return jc_fail_memory(prewarm->error);
-        prewarm->asides = grown;
-        prewarm->max_asides = max;
-    }
-    prewarm->asides[prewarm->num_asides++] = (struct aside){
-        .place = place, .key = *key, .deadline_ns = jc_errand_deadline_ns(prewarm->context)};
-    return JC_OK;
-}
 
 // Whether it is worth the forming of its key: nobody compiles it any more, or time is up, or it has
 // its turn. The last is for what was compiled by somebody who had waited long enough.
@@ -480,7 +509,7 @@ static enum jc_result begin_next(struct prewarm *prewarm, struct place place)
         return result;
     prewarm->next.variant++;
     prewarm->next_selected++;
-    return fate == FATE_AWAITED ? put_aside(prewarm, place, &key) : JC_OK;
+    return fate == FATE_AWAITED ? put_aside(prewarm, place, &key, false) : JC_OK;
 }
 
 // Waits for whatever comes first: an answer, or the time to look or to tell.
@@ -491,9 +520,9 @@ static enum jc_result wait(struct prewarm *prewarm)
         until = prewarm->look_ns;
     uint64_t wait_ns = until > now ? until - now : 0;
     if (prewarm->in_flight > 0)
-        return wait_for_one(prewarm, wait_ns);
-    const struct timespec pause = {.tv_nsec = (long) (wait_ns % UINT64_C(1000000000))};
-    nanosleep(&pause, NULL);
+        return prewarm->compiler ? wait_for_one(prewarm, wait_ns)
+                                 : wait_for_compiler(prewarm, wait_ns);
+    rest(wait_ns);
     return JC_OK;
 }
 
@@ -521,6 +550,7 @@ static enum jc_result work(struct prewarm *prewarm)
 // What is still in flight is given up: nobody waits for it any more.
 static void finish(struct prewarm *prewarm)
 {
+    jc_starter_finish(&prewarm->starter, NULL, NULL);
     if (prewarm->compiler)
         jc_mailbox_finish(&prewarm->mailbox);
     for (struct flight *flight = prewarm->flights, *next; flight; flight = next) {
@@ -539,7 +569,8 @@ enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batch
                               struct jc_prewarm_report *report, struct jc_error *error)
 {
     struct prewarm prewarm = {
-        .context = context, .params = params, .report = report, .error = error};
+        .context = context, .params = params, .report = report, .error = error,
+        .most = SIZE_MAX};
     *report = (struct jc_prewarm_report){0};
     for (size_t i = 0; i < num_batches; i++)
         if (batches[i].report)

@@ -799,6 +799,7 @@ static void calls_that_need_the_compiler_leave_errno_alone(void **state)
     close_all(&f);
 }
 
+#ifndef __SANITIZE_THREAD__
 static void a_forked_child_compiles_with_a_worker_of_its_own(void **state)
 {
     (void) state;
@@ -821,6 +822,7 @@ static void a_forked_child_compiles_with_a_worker_of_its_own(void **state)
     assert_report(&f, f.report.planned, 0, 0, 0);
     close_all(&f);
 }
+#endif
 
 struct racer {
     struct jc_context *context;
@@ -1039,7 +1041,9 @@ int main(void)
         IN_A_FOLDER(a_cache_that_cannot_be_written_serves_hits_alone),
         IN_A_FOLDER(the_toolchain_is_described),
         IN_A_FOLDER(calls_that_need_the_compiler_leave_errno_alone),
+#ifndef __SANITIZE_THREAD__ // which knows no threads in the child of a process that has some
         IN_A_FOLDER(a_forked_child_compiles_with_a_worker_of_its_own),
+#endif
         IN_A_FOLDER(threads_that_share_a_context_share_the_work),
         IN_A_FOLDER(wrong_settings_are_named),
         IN_A_FOLDER(settings_of_the_environment_are_taken_and_yield_to_fields),

@@ -153,7 +153,8 @@ static void threads_get_a_copy_of_what_one_of_them_compiles(void **state)
             assert_int_equal((uintptr_t) other->cubin % 16, 0);
         }
         assert_int_equal(compiles(), 1);
-        assert_false(jc_errand_is_led(owner.context, &first->key));
+        while (jc_errand_is_led(owner.context, &first->key))
+            usleep(1000); // the worker lets go a moment after its answer
         for (size_t i = 0; i <= FOLLOWERS; i++)
             close_party(&parties[i]);
         jc_context_destroy(&owner.context);
@@ -376,7 +377,7 @@ static void waiting_is_bounded_however_long_others_lead(void **state)
     struct jc_compiler_answer answer;
     int flight;
     put_template("7");
-    open_alone(&party, jc_context_params(.compile_timeout_ns = UINT64_C(300000000)));
+    open_alone(&party, jc_context_params(.compile_timeout_ns = UINT64_C(2000000000)));
     assert_int_equal(jc_errand_init(&errand, &party.source, jc_plan_specialization(party.plan, 0),
                                     "sm_90a", NULL), JC_OK);
     // As another process would.
@@ -389,7 +390,7 @@ static void waiting_is_bounded_however_long_others_lead(void **state)
         rounds++;
     }
     assert_int_equal(result, JC_ERROR_TIMEOUT);
-    assert_true(jc_now_ns() - start_ns >= UINT64_C(300000000));
+    assert_true(jc_now_ns() - start_ns >= UINT64_C(2000000000));
     assert_true(rounds >= 2); // it looks in between
     jc_errand_finish(&errand);
     obtain(&party);

@@ -17,7 +17,7 @@
 #include <jitcache/jitcache.h>
 
 #include "runtime/launch/kernel.h"
-#include "scratch.h"
+#include "counted.h"
 #include "sim/sim.h"
 
 static struct sim sim;
@@ -875,6 +875,72 @@ static void threads_that_miss_together_make_each_variant_once(void **state)
     jc_template_destroy(&tmpl);
 }
 
+struct slow {
+    struct jc_kernel *kernel;
+    enum jc_result result;
+};
+
+static void *prepare_slowly(void *user)
+{
+    struct slow *slow = user;
+    struct gemm_args a;
+    gemm_args_init(&a, ALIGNED, 1, 64);
+    slow->result = jc_kernel_prepare(slow->kernel, a.args, NULL);
+    return NULL;
+}
+
+static void open_counted(struct jc_context **counted, struct jc_device **counted_device)
+{
+    struct jc_error error;
+    if (jc_context_create(jc_context_params(.dir = scratch_path("cache"), .nvrtc = counted_nvrtc),
+                          counted, &error) ||
+        jc_context_device(*counted, 0, counted_device, &error))
+        fail_msg("%s", error.text);
+}
+
+static void a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_kernel(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(gemm);
+    struct jc_context *counted;
+    struct jc_device *counted_device;
+    struct jc_launch launched;
+    struct slow slow = {0};
+    struct gemm_args a;
+    pthread_t thread;
+    strcpy(counted_file, scratch_path("count"));
+    setenv("JITCACHE_NVRTC_COUNT", counted_file, 1);
+    setenv("JITCACHE_REAL_NVRTC", counted_real, 1);
+    gemm_args_init(&a, ALIGNED, 100, 64);
+    open_counted(&counted, &counted_device);
+    assert_int_equal(JC_OK, jc_kernel_create(counted_device, tmpl, NULL, &slow.kernel, NULL));
+    resolved(slow.kernel, a.args, &launched);
+    jc_kernel_destroy(&slow.kernel);
+    jc_context_destroy(&counted);
+
+    compiles();
+    hold_compiles();
+    open_counted(&counted, &counted_device);
+    assert_int_equal(JC_OK, jc_kernel_create(counted_device, tmpl, NULL, &slow.kernel, NULL));
+    assert_int_equal(0, pthread_create(&thread, NULL, prepare_slowly, &slow));
+    await_compiles(1);
+    // It returns, or the test does not end.
+    assert_non_null(strstr(resolved(slow.kernel, a.args, &launched), "TILE=128"));
+    assert_int_equal(2, info_of(slow.kernel).hits);
+    assert_int_equal(0, info_of(slow.kernel).compiles);
+    let_compiles_go();
+    pthread_join(thread, NULL);
+    assert_int_equal(JC_OK, slow.result);
+    assert_int_equal(1, info_of(slow.kernel).compiles);
+    assert_int_equal(3, info_of(slow.kernel).variants);
+    unsetenv("JITCACHE_NVRTC_COUNT");
+    unsetenv("JITCACHE_REAL_NVRTC");
+    unsetenv("JITCACHE_NVRTC_HOLD");
+    jc_kernel_destroy(&slow.kernel);
+    jc_context_destroy(&counted);
+    jc_template_destroy(&tmpl);
+}
+
 static void a_table_finds_everything_while_it_grows(void **state)
 {
     (void) state;
@@ -926,8 +992,12 @@ int main(void)
         TEST(a_forked_child_is_told_whatever_the_parent_was_at),
         TEST(calls_that_compile_and_load_leave_errno_alone),
         TEST(threads_that_miss_together_make_each_variant_once),
+        TEST(a_call_whose_variant_is_in_the_cache_waits_for_no_compile_of_its_kernel),
         TEST(a_table_finds_everything_while_it_grows),
     };
+    int status = counted_find();
+    if (status)
+        return status;
     if (!sim_open(&sim) || !sim.simulated) {
         fprintf(stderr, "needs the simulated driver in libcuda's place\n");
         return 1;

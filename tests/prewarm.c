@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,7 +80,8 @@ static void prewarm(struct told *told, const struct jc_plan *plan,
     struct jc_prewarm_item item = {.plan = plan};
     if (run(told, &item, 1, params) != JC_OK)
         fail_msg("%s", told->error.text);
-    assert_memory_equal(&item.report, &told->report, offsetof(struct jc_prewarm_report, elapsed_ns));
+    assert_memory_equal(&item.report, &told->report,
+                        offsetof(struct jc_prewarm_report, elapsed_ns));
     assert_int_equal(item.report.vouched, told->report.vouched);
     assert_int_equal(item.report.awaited, told->report.awaited);
 }
@@ -377,10 +379,12 @@ static void what_is_stopped_lets_go_and_goes_on_the_next_time(void **state)
     assert_int_equal(told.report.planned, 4);
     assert_int_equal(told.report.compiled + told.report.failed, 0);
     let_compiles_go();
+    jc_context_destroy(&told.context);
 
     // Nobody waits for what was given up.
-    told.underway = NULL;
     assert_all_done(start_another(&work));
+    open_context(&told, NULL);
+    told.underway = NULL;
     prewarm(&told, work.plan, (struct jc_prewarm_params){0});
     assert_report(&told, 4, 0, 0, 4);
     told.underway = stop_at_once;
@@ -412,6 +416,65 @@ static void a_toolchain_that_turns_out_to_be_another_begins_it_again(void **stat
     assert_int_equal(compiles(), 2);
     close_work(&one);
     close_work(&two);
+    jc_context_destroy(&told.context);
+}
+
+// 16 workers and what they compile would need more than a hundred descriptors.
+static bool prewarm_with_few_descriptors(const struct work *work)
+{
+    static struct told told;
+    const struct rlimit few = {.rlim_cur = 24, .rlim_max = 24};
+    struct jc_prewarm_item item = {.plan = work->plan};
+    bool done = setrlimit(RLIMIT_NOFILE, &few) == 0
+                && jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                       .nvrtc = counted_nvrtc, .max_workers = 16),
+                                     &told.context, &told.error) == JC_OK
+                && run(&told, &item, 1, (struct jc_prewarm_params){0}) == JC_OK
+                && told.report.compiled == told.report.planned;
+    jc_context_destroy(&told.context);
+    return done;
+}
+
+static void few_descriptors_make_it_slower_and_fail_nothing(void **state)
+{
+    (void) state;
+    struct work work = open_work("k", "1,2,3,4,5,6,7,8,9,10,11,12,14,15,16,17,18,19,20,21");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(prewarm_with_few_descriptors(&work) ? 0 : 1);
+    assert_all_done(child);
+    close_work(&work);
+}
+
+static bool change_flags(struct told *told, const struct jc_prewarm_event *event)
+{
+    (void) told;
+    if (event->compiling > 0) {
+        setenv("NVRTC_APPEND_FLAGS", "-lineinfo", 1);
+        let_compiles_go();
+    }
+    return true;
+}
+
+static void a_toolchain_that_changes_meanwhile_ends_it(void **state)
+{
+    (void) state;
+    static struct told told = {.underway = change_flags};
+    char act[PATH_MAX + 8];
+    struct work work = open_work("k", "1,2,3,4,5,6,7,8");
+    struct jc_prewarm_item item = {.plan = work.plan};
+    hold_compiles();
+    snprintf(act, sizeof(act), "abort:%s", scratch_path("crashed"));
+    setenv("JITCACHE_NVRTC_ACT", act, 1);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .nvrtc = counted_nvrtc,
+                                                         .max_workers = 1),
+                                       &told.context, &told.error), JC_OK);
+    // The worker that comes after the one that crashed finds other flags.
+    assert_int_equal(run(&told, &item, 1, (struct jc_prewarm_params){0}), JC_ERROR_TOOLCHAIN);
+    assert_non_null(strstr(told.error.text, "changed while the program ran"));
+    assert_int_equal(told.report.compiled + told.report.failed, 0);
+    close_work(&work);
     jc_context_destroy(&told.context);
 }
 
@@ -469,6 +532,8 @@ int main(void)
         IN_A_FOLDER(what_another_process_compiles_is_awaited),
         IN_A_FOLDER(what_is_stopped_lets_go_and_goes_on_the_next_time),
         IN_A_FOLDER(a_toolchain_that_turns_out_to_be_another_begins_it_again),
+        IN_A_FOLDER(a_toolchain_that_changes_meanwhile_ends_it),
+        IN_A_FOLDER(few_descriptors_make_it_slower_and_fail_nothing),
         IN_A_FOLDER(a_crash_is_told_with_a_command_that_tries_it_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ static const char *const kind_names[] = {
     [JC_RECORD_FAILURE] = "failure",
     [JC_RECORD_TEMPLATE] = "template",
     [JC_RECORD_TOOLCHAIN] = "toolchain",
+    [JC_RECORD_COVERAGE] = "coverage",
 };
 #define NUM_KINDS (sizeof(kind_names) / sizeof(kind_names[0]))
 
@@ -135,6 +136,17 @@ const char *jc_catalog_kernel(const struct jc_catalog *catalog, uint64_t group)
         found = bsearch(&wanted, catalog->templates, catalog->num_templates, sizeof(wanted),
                         compare_templates);
     return found ? found->name : "?";
+}
+
+bool jc_kind_has_kernel(enum jc_record_kind kind)
+{
+    return kind == JC_RECORD_VARIANT || kind == JC_RECORD_FAILURE || kind == JC_RECORD_TEMPLATE;
+}
+
+const char *jc_catalog_kernel_of(const struct jc_catalog *catalog,
+                                 const struct jc_cache_entry *entry)
+{
+    return jc_kind_has_kernel(entry->kind) ? jc_catalog_kernel(catalog, entry->group) : "-";
 }
 
 void jc_catalog_finish(struct jc_catalog *catalog)

@@ -25,19 +25,25 @@ int jc_catalog_read(struct jc_catalog *catalog, struct jc_cache *cache);
     "and makes them again"
 void jc_catalog_tell_damage(const struct jc_catalog *catalog);
 
-// The kernel that a record belongs to; "?" where its template record is gone. As stored: make it
-// printable.
+// The kernel of a group; "?" where its template record is gone. As stored: make it printable.
 const char *jc_catalog_kernel(const struct jc_catalog *catalog, uint64_t group);
+
+// The kernel that a record belongs to; "-" for a kind that belongs to none.
+const char *jc_catalog_kernel_of(const struct jc_catalog *catalog,
+                                 const struct jc_cache_entry *entry);
 
 void jc_catalog_finish(struct jc_catalog *catalog);
 
 // "variant", "failure", ...; "?" for a kind that this version does not know.
 const char *jc_kind_name(enum jc_record_kind kind);
 
+// Whether records of that kind are of one kernel.
+bool jc_kind_has_kernel(enum jc_record_kind kind);
+
 // 0 where no kind has that name.
 enum jc_record_kind jc_kind_by_name(const char *name);
 
 // All names, for messages.
-#define JC_KIND_NAMES "variant, failure, template, toolchain"
+#define JC_KIND_NAMES "variant, failure, template, toolchain, coverage"
 
 #endif

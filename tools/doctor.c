@@ -50,8 +50,9 @@ static const char *variable(const char *name)
 // --- environment ---------------------------------------------------------------------------------
 
 static const char *const variables[] = {
-    "JITCACHE_DIR",  "JITCACHE_BASE",   "JITCACHE_DISABLE", "JITCACHE_READONLY", "JITCACHE_TRUST",
-    "JITCACHE_NVRTC", "JITCACHE_WORKER", "JITCACHE_LOG",     "JITCACHE_MAX_BYTES",
+    "JITCACHE_DIR",   "JITCACHE_BASE",   "JITCACHE_DISABLE", "JITCACHE_READONLY",
+    "JITCACHE_TRUST", "JITCACHE_NVRTC",  "JITCACHE_WORKER",  "JITCACHE_LOG",
+    "JITCACHE_JOBS",  "JITCACHE_MAX_BYTES", "JITCACHE_COMPILE_TIMEOUT", "JITCACHE_COMPILE_BYTES",
 };
 #define NUM_VARIABLES (sizeof(variables) / sizeof(variables[0]))
 

@@ -42,7 +42,7 @@ static bool passes(const struct filter *filter, const struct jc_catalog *catalog
     if (filter->arch && strcmp(filter->arch, entry->label) != 0)
         return false;
     return !filter->kernel ||
-           fnmatch(filter->kernel, jc_catalog_kernel(catalog, entry->group), 0) == 0;
+           fnmatch(filter->kernel, jc_catalog_kernel_of(catalog, entry), 0) == 0;
 }
 
 // What sets a variant apart, from its record. Allocated; "" for other kinds, and where the record
@@ -72,7 +72,7 @@ static void print_json(const struct jc_catalog *catalog, const struct filter *fi
             records,
             json_pack("{s:s, s:s, s:o, s:o, s:I, s:f, s:I, s:I}", "key", key, "kind",
                       jc_kind_name(entry->kind), "kernel",
-                      jc_json_text(jc_catalog_kernel(catalog, entry->group)), "arch",
+                      jc_json_text(jc_catalog_kernel_of(catalog, entry)), "arch",
                       jc_json_text(entry->label), "bytes", (json_int_t) entry->bytes,
                       "compile_seconds", (double) entry->cost_ns / 1e9, "created_ms",
                       (json_int_t) entry->created_ms, "expires_ms",
@@ -102,7 +102,7 @@ static void print_table(const struct jc_catalog *catalog, const struct filter *f
         jc_key_format(&entry->key, key);
         jc_table_add(&table, "%.*s", KEY_DIGITS, key);
         jc_table_add(&table, "%s", jc_kind_name(entry->kind));
-        jc_table_add(&table, "%s", jc_catalog_kernel(catalog, entry->group));
+        jc_table_add(&table, "%s", jc_catalog_kernel_of(catalog, entry));
         jc_table_add(&table, "%s", entry->label);
         jc_table_add(&table, "%s", jc_units_bytes(entry->bytes, text));
         jc_table_add(&table, "%s", entry->cost_ns ? jc_units_duration(entry->cost_ns, text) : "");
@@ -163,8 +163,9 @@ const struct jc_command jc_command_ls = {
     .summary = "list what the cache holds",
     .usage = "[OPTION]...",
     .purpose = "Lists the records of the cache: compiled variants, failed compiles, template\n"
-               "texts. The digits of a key that it shows are what `jitcache show` takes. -v adds\n"
-               "what sets each variant apart, for which it reads them all.",
+               "texts, and what the compiler and prewarm leave for the next run. The digits of a\n"
+               "key that it shows are what `jitcache show` takes. -v adds what sets each variant\n"
+               "apart, for which it reads them all.",
     .options = options_of_ls,
     .examples = "jitcache ls --kernel 'silu_*' --kind variant\n"
                 "jitcache ls --arch sm_90a --json",

@@ -43,7 +43,7 @@ static int list_candidates(const struct jc_catalog *catalog, const char *prefix,
         }
         char key[JC_KEY_STRING_SIZE];
         jc_key_format(&entry->key, key);
-        const char *kernel = jc_catalog_kernel(catalog, entry->group);
+        const char *kernel = jc_catalog_kernel_of(catalog, entry);
         char *printable = jc_printable(kernel, strlen(kernel), false);
         fprintf(stderr, "    %s  %s %s %s\n", key, jc_kind_name(entry->kind), printable,
                 entry->label);

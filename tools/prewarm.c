@@ -1,8 +1,9 @@
 // `jitcache prewarm`: compiles every variant of a plan into the cache.
 
-#include <inttypes.h>
+#include <ctype.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,368 +11,306 @@
 #include <jitcache/jitcache.h>
 
 #include "catalog.h"
-#include "keytext.h"
+#include "coverage.h"
 #include "memory.h"
 #include "options.h"
 #include "output.h"
+#include "pace.h"
+#include "prefix.h"
 #include "progress.h"
-#include "selection.h"
 #include "session.h"
+#include "tally.h"
 #include "units.h"
 
-enum { OPTION_ARCH = JC_OPTION_OWN, OPTION_CHECK, OPTION_RETRY, OPTION_NVRTC, OPTION_WORKER };
+enum {
+    OPTION_JOBS = 'j',
+    OPTION_ARCH = JC_OPTION_OWN,
+    OPTION_FROM_CACHE,
+    OPTION_KEY,
+    OPTION_CHECK,
+    OPTION_RETRY,
+    OPTION_TIMEOUT,
+    OPTION_BACKGROUND,
+    OPTION_NVRTC,
+    OPTION_WORKER
+};
 
 static const struct jc_option options_of_prewarm[] = {
     {"arch", OPTION_ARCH, "ARCH", "compile for this architecture: 9.0, sm_90 and sm_90a all\n"
                                   "mean the most specific one of that GPU; may be given\n"
                                   "several times"},
     JC_SELECTION_OPTIONS,
+    {"from-cache", OPTION_FROM_CACHE, NULL, "instead of files: all that the cache knows, for the\n"
+                                            "NVRTC of now and, with --arch, another GPU"},
+    {"key", OPTION_KEY, "PREFIX", "only variants whose key begins with these digits, at\n"
+                                  "least 4"},
     {"check", OPTION_CHECK, NULL, "compile nothing; name what would be, and exit 1 if\n"
                                    "anything would"},
     {"retry", OPTION_RETRY, NULL, "compile again what failed a short time ago"},
+    {"jobs", OPTION_JOBS, "N", "at most that many compiles at a time; else JITCACHE_JOBS,\n"
+                               "else as many as cores and memory allow"},
+    {"timeout", OPTION_TIMEOUT, "SECONDS", "end a compile that takes longer; else\n"
+                                           "JITCACHE_COMPILE_TIMEOUT, else 300"},
+    {"background", OPTION_BACKGROUND, NULL, "beside a running engine: compile only when a core\n"
+                                            "has nothing else to do"},
     {"nvrtc", OPTION_NVRTC, "FILE", "the NVRTC library; else JITCACHE_NVRTC, else searched"},
     {"worker", OPTION_WORKER, "FILE", "the worker program; else JITCACHE_WORKER, else the\n"
                                       "one beside the library"},
     {NULL, 0, NULL, NULL},
 };
 
-// Of --check, for each template: more of them hide what stands above.
-#define MISSING_SHOWN 10
+#define MAX_JOBS 65535
+#define MAX_TIMEOUT_S 86400.0
 
 struct prewarm {
     struct jc_options options;
-    struct jc_selection selection;
-    struct jc_plan **plans; // one for each template
-    const char **archs;
-    size_t num_archs;
-    bool check, retry;
+    struct jc_coverage coverage;
+    bool from_cache, check, retry, background;
+    char key[JC_KEY_STRING_SIZE]; // "": any
     struct jc_context_params context;
     struct jc_session session;
 
-    const struct jc_template *tmpl; // the one being done
-    char **messages;                // of its variants that failed, each once
-    size_t num_messages;
-    size_t num_alike; // variants whose message was there already
-    char **missing_lines; // of --check: the first of its variants that would be compiled
-    size_t num_missing_lines;
-    bool give_up;
+    struct jc_tally tally;
+    struct jc_pace pace;  // of what was compiled, for better or worse
+    size_t num_tried;
+    char *kernel; // of the last variant done
     uint64_t start_ns;
     struct jc_prewarm_report total;
-    json_t *files, *failures, *missing;
 };
 
 // --- Ctrl-C --------------------------------------------------------------------------------------
 
 static volatile sig_atomic_t signal_caught;
 
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+#define NUM_ENDING_SIGNALS (sizeof(ending_signals) / sizeof(ending_signals[0]))
+
+// The first one gives up what runs, a second one, of whichever kind, ends the process at once: the
+// workers see their sockets close, and the cache takes that as it takes any kill.
 static void catch_signal(int number)
 {
     signal_caught = number;
+    for (size_t i = 0; i < NUM_ENDING_SIGNALS; i++) {
+        struct sigaction action;
+        if (sigaction(ending_signals[i], NULL, &action) || action.sa_handler != catch_signal)
+            continue;
+        action.sa_handler = SIG_DFL;
+        sigaction(ending_signals[i], &action, NULL);
+    }
 }
 
-// The first one ends the work after the variant in hand, a second one ends the process at once: the
-// worker sees its socket close, and the cache takes that as it takes any kill.
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = catch_signal, .sa_flags = (int) SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
+    struct sigaction action = {.sa_handler = catch_signal, .sa_flags = SA_RESTART};
     struct sigaction before;
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &action, NULL);
+    sigfillset(&action.sa_mask);
+    for (size_t i = 0; i < NUM_ENDING_SIGNALS; i++)
+        if (sigaction(ending_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(ending_signals[i], &action, NULL);
 }
 
-// --- one variant ---------------------------------------------------------------------------------
-
-// The specialization in one line. Allocated.
-static char *one_line(const char *specialization)
-{
-    return jc_lines_specialization(jc_lines_of(specialization, strlen(specialization)));
-}
+// --- while it runs -------------------------------------------------------------------------------
 
 static const char *outcome_name(enum jc_prewarm_outcome outcome)
 {
-    switch (outcome) {
-    case JC_PREWARM_HIT:
-        return "hit";
-    case JC_PREWARM_COMPILED:
-        return "compiled";
-    case JC_PREWARM_MISSING:
-        return "missing";
-    case JC_PREWARM_FAILED:
-        break;
-    }
-    return "failed";
-}
-
-static json_t *json_of_event(const struct prewarm *prewarm, const struct jc_prewarm_event *event)
-{
-    static const struct jc_key none;
-    char key[JC_KEY_STRING_SIZE];
-    jc_key_format(&event->key, key);
-    bool has_key = memcmp(&event->key, &none, sizeof(none)) != 0;
-    json_t *object = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o}", "kernel", jc_json_text(jc_template_name(prewarm->tmpl)),
-        "file", jc_json_text(jc_template_file(prewarm->tmpl)), "arch", jc_json_text(event->arch),
-        "specialization", jc_json_text(event->variant->specialization), "key",
-        has_key ? json_string(key) : json_null());
-    if (event->outcome == JC_PREWARM_FAILED)
-        json_object_set_new(object, "message", jc_json_text(event->message));
-    return object;
-}
-
-// What is wrong in a source is wrong in each of its variants; people want to read it once. The
-// first line is only about the variant, where more lines say what is wrong with it.
-static bool is_news(struct prewarm *prewarm, const char *message)
-{
-    const char *more = strchr(message, '\n');
-    message = more && more[1] ? more + 1 : message;
-    for (size_t i = 0; i < prewarm->num_messages; i++)
-        if (strcmp(prewarm->messages[i], message) == 0)
-            return false;
-    prewarm->messages = jc_grow(prewarm->messages, prewarm->num_messages,
-                                sizeof(*prewarm->messages));
-    prewarm->messages[prewarm->num_messages++] = jc_copy_text(message, strlen(message));
-    return true;
-}
-
-static void forget_messages(struct prewarm *prewarm)
-{
-    for (size_t i = 0; i < prewarm->num_messages; i++)
-        free(prewarm->messages[i]);
-    free(prewarm->messages);
-    prewarm->messages = NULL;
-    prewarm->num_messages = prewarm->num_alike = 0;
-}
-
-// Below the messages, so that it reads as a line of theirs.
-static void tell_alike(const struct prewarm *prewarm)
-{
-    size_t count = prewarm->num_alike;
-    if (count && !prewarm->options.common.verbosity && !prewarm->options.common.json)
-        fprintf(stderr, "    %zu more variant%s of %s failed alike; -v names %s\n", count,
-                count == 1 ? "" : "s", jc_template_name(prewarm->tmpl), count == 1 ? "it" : "them");
+    static const char *const names[] = {
+        [JC_PREWARM_HIT] = "hit",
+        [JC_PREWARM_COMPILED] = "compiled",
+        [JC_PREWARM_MISSING] = "missing",
+        [JC_PREWARM_FAILED] = "failed",
+    };
+    return (size_t) outcome < sizeof(names) / sizeof(names[0]) ? names[outcome] : "?";
 }
 
 // A failure is told with its message, everything else in one line.
-static void tell_event(const struct prewarm *prewarm, const struct jc_prewarm_event *event,
-                       bool failed)
+static void tell_event(const struct jc_prewarm_event *event, bool with_message)
 {
-    char *known = one_line(event->variant->specialization);
-    const char *generic = event->variant->generic ? " generic" : "";
-    char duration[JC_UNITS_SIZE];
+    char *variant = jc_tally_describe(event), duration[JC_UNITS_SIZE];
     jc_progress_clear();
-    size_t size = strlen(event->message);
-    while (size && event->message[size - 1] == '\n')
-        size--;
-    if (failed)
-        jc_complain("%.*s\nvariant: %s %s %s%s", (int) size, event->message,
-                    jc_template_name(prewarm->tmpl), event->arch, known, generic);
-    else
-        fprintf(stderr, "%-8s  %6s  %s %s %s%s\n", outcome_name(event->outcome),
+    if (with_message) {
+        char *message = jc_tally_shorten(event->message, JC_TALLY_MESSAGE_BYTES);
+        jc_complain("%s\nvariant: %s", message, variant);
+        free(message);
+    } else {
+        char *printable = jc_printable(variant, strlen(variant), false);
+        fprintf(stderr, "%-8s  %6s  %s\n", outcome_name(event->outcome),
                 event->elapsed_ns ? jc_units_duration(event->elapsed_ns, duration) : "",
-                jc_template_name(prewarm->tmpl), event->arch, known, generic);
-    free(known);
-}
-
-// A line for `tell_missing`, which comes below the summary.
-static void keep_missing(struct prewarm *prewarm, const struct jc_prewarm_event *event)
-{
-    if (prewarm->num_missing_lines == MISSING_SHOWN)
-        return;
-    char *known = one_line(event->variant->specialization), *line;
-    if (asprintf(&line, "%s%s%s%s", event->arch, *known ? " " : "", known,
-                 event->variant->generic ? " generic" : "") < 0)
-        line = jc_copy_text("", 0);
-    free(known);
-    prewarm->missing_lines = jc_grow(prewarm->missing_lines, prewarm->num_missing_lines,
-                                     sizeof(*prewarm->missing_lines));
-    prewarm->missing_lines[prewarm->num_missing_lines++] = line;
-}
-
-static void tell_missing(const struct prewarm *prewarm, size_t count)
-{
-    if (prewarm->options.common.verbosity)
-        return; // they have been named
-    for (size_t i = 0; i < prewarm->num_missing_lines; i++) {
-        const char *line = prewarm->missing_lines[i];
-        char *printable = jc_printable(line, strlen(line), false);
-        printf("  missing: %s\n", printable);
+                printable);
         free(printable);
     }
-    if (count > prewarm->num_missing_lines)
-        printf("  ... and %zu more; -v names them\n", count - prewarm->num_missing_lines);
+    free(variant);
 }
 
-static void forget_missing(struct prewarm *prewarm)
+static void take_variant(struct prewarm *prewarm, const struct jc_prewarm_event *event)
 {
-    for (size_t i = 0; i < prewarm->num_missing_lines; i++)
-        free(prewarm->missing_lines[i]);
-    free(prewarm->missing_lines);
-    prewarm->missing_lines = NULL;
-    prewarm->num_missing_lines = 0;
+    const struct jc_common *common = &prewarm->options.common;
+    bool news = jc_tally_add(&prewarm->tally, event);
+    prewarm->num_tried += event->elapsed_ns > 0 && (event->outcome == JC_PREWARM_COMPILED ||
+                                                    event->outcome == JC_PREWARM_FAILED);
+    if (common->verbosity || (news && !common->json))
+        tell_event(event, news);
+    const char *kernel = jc_template_name(event->tmpl);
+    if (prewarm->kernel && strcmp(prewarm->kernel, kernel) == 0)
+        return;
+    free(prewarm->kernel);
+    prewarm->kernel = jc_copy_text(kernel, strlen(kernel));
+}
+
+// "[ 312/1040]  12.4/s  1m02s left  16 compiling, 3 awaited  silu_mul_fp8_quant".
+static void draw(const struct prewarm *prewarm, const struct jc_prewarm_event *event)
+{
+    char planned[24], rate[32] = "", left[JC_UNITS_SIZE + 8] = "", wait[JC_UNITS_SIZE];
+    char compiling[32] = "", awaited[32] = "";
+    double per_second = jc_pace_rate(&prewarm->pace);
+    uint64_t left_ns = jc_pace_left_ns(&prewarm->pace, event->planned - event->done);
+    int digits = snprintf(planned, sizeof(planned), "%zu", event->planned);
+    if (per_second > 0)
+        snprintf(rate, sizeof(rate), "  %.1f/s", per_second);
+    if (left_ns)
+        snprintf(left, sizeof(left), "  %s left", jc_units_wait(left_ns, wait));
+    if (event->compiling)
+        snprintf(compiling, sizeof(compiling), "  %zu compiling", event->compiling);
+    if (event->awaited)
+        snprintf(awaited, sizeof(awaited), "%s%zu awaited", event->compiling ? ", " : "  ",
+                 event->awaited);
+    jc_progress_draw("[%*zu/%s]%s%s%s%s%s%s", digits, event->done, planned, rate, left, compiling,
+                     awaited, prewarm->kernel ? "  " : "", prewarm->kernel ? prewarm->kernel : "");
 }
 
 static bool on_event(void *user, const struct jc_prewarm_event *event)
 {
     struct prewarm *prewarm = user;
-    bool failed = event->outcome == JC_PREWARM_FAILED;
-    bool missing = event->outcome == JC_PREWARM_MISSING;
-    bool verbose = prewarm->options.common.verbosity > 0;
-    bool news = failed && is_news(prewarm, event->message);
     jc_session_release(true);
     jc_session_hold();
-    prewarm->num_alike += failed && !news;
-    if (failed)
-        json_array_append_new(prewarm->failures, json_of_event(prewarm, event));
-    if (missing) {
-        json_array_append_new(prewarm->missing, json_of_event(prewarm, event));
-        keep_missing(prewarm, event);
-    }
-    if (verbose || (news && !prewarm->options.common.json))
-        tell_event(prewarm, event, news);
-    jc_progress_draw("[%zu/%zu] %s for %s", event->done, event->planned,
-                     jc_template_name(prewarm->tmpl), event->arch);
+    if (event->variant)
+        take_variant(prewarm, event);
+    // Not before the first compile is under way: what is looked up goes faster.
+    if (event->compiling || prewarm->num_tried)
+        jc_pace_note(&prewarm->pace, jc_clock_ns(), prewarm->num_tried);
+    draw(prewarm, event);
     return !signal_caught;
 }
 
-// --- one template --------------------------------------------------------------------------------
+// --- the summary ---------------------------------------------------------------------------------
 
-static void print_summary(const char *name, const struct jc_prewarm_report *report, bool check)
+static void print_counts(const char *name, const struct jc_prewarm_report *report, bool check)
 {
-    char duration[JC_UNITS_SIZE];
-    printf("%s: %zu planned, %zu hit%s, ", name, report->planned, report->hits,
+    printf("%s: %zu planned, %zu hit%s", name, report->planned, report->hits,
            report->hits == 1 ? "" : "s");
+    if (report->awaited)
+        printf(" (%zu compiled by others meanwhile)", report->awaited);
     if (check)
-        printf("%zu missing", report->missing);
+        printf(", %zu missing", report->missing);
     else
-        printf("%zu compiled", report->compiled);
-    printf(", %zu failed, %s\n", report->failed,
-           jc_units_duration(report->elapsed_ns, duration));
+        printf(", %zu compiled", report->compiled);
+    printf(", %zu failed", report->failed);
+}
+
+static void print_printable(const char *before, const char *text)
+{
+    char *printable = jc_printable(text, strlen(text), false);
+    printf("%s%s\n", before, printable);
+    free(printable);
+}
+
+static void print_missing(const struct prewarm *prewarm, const struct jc_tally_list *missing)
+{
+    if (prewarm->options.common.verbosity)
+        return; // they have been named
+    for (size_t i = 0; i < missing->num_lines; i++)
+        print_printable("  missing: ", missing->lines[i]);
+    if (missing->count > missing->num_lines)
+        printf("  ... and %zu more; -v names them\n", missing->count - missing->num_lines);
+}
+
+static void print_failed(const struct jc_tally_list *failed)
+{
+    for (size_t i = 0; i < failed->num_lines; i++)
+        print_printable("  failed: ", failed->lines[i]);
+    if (failed->count > failed->num_lines)
+        printf("  ... and %zu more; --json has all\n", failed->count - failed->num_lines);
+}
+
+// The last line of a summary: all counts, and how long it took.
+static void print_total(const struct prewarm *prewarm)
+{
+    const struct jc_prewarm_report *total = &prewarm->total;
+    char duration[JC_UNITS_SIZE];
+    const char *name = prewarm->from_cache           ? "from the cache"
+                       : prewarm->tally.num_rows > 1 ? "in all"
+                                                     : prewarm->tally.rows[0].kernel;
+    print_counts(name, total, prewarm->check);
+    printf(", %s", jc_units_duration(total->elapsed_ns, duration));
+    // Of a few it would be no rate but chance.
+    if (total->compiled >= 10 && total->elapsed_ns >= UINT64_C(1000000000))
+        printf(", %.1f/s", (double) total->compiled * 1e9 / (double) total->elapsed_ns);
+    if (total->planned && total->vouched == total->planned)
+        printf("; complete since an earlier run");
+    putchar('\n');
+}
+
+static void print_summary(const struct prewarm *prewarm)
+{
+    const struct jc_tally *tally = &prewarm->tally;
+    bool several = tally->num_rows > 1 && !prewarm->from_cache;
+    for (size_t i = 0; i < tally->num_rows && several; i++) {
+        print_counts(tally->rows[i].kernel, &tally->rows[i].report, prewarm->check);
+        putchar('\n');
+        print_missing(prewarm, &tally->rows[i].missing);
+    }
+    print_total(prewarm);
+    for (size_t i = 0; i < tally->num_rows && !several; i++)
+        print_missing(prewarm, &tally->rows[i].missing);
+    print_failed(&tally->failed);
+    if (prewarm->total.missing)
+        printf("Run it without --check to compile %s.\n",
+               prewarm->total.missing == 1 ? "it" : "them");
     jc_flush_output();
 }
 
-static void add_report(struct prewarm *prewarm, const struct jc_prewarm_report *report)
+static json_t *json_of_report(const struct jc_prewarm_report *report, uint64_t elapsed_ns)
 {
-    struct jc_prewarm_report *total = &prewarm->total;
-    total->planned += report->planned;
-    total->hits += report->hits;
-    total->compiled += report->compiled;
-    total->missing += report->missing;
-    total->failed += report->failed;
-    json_array_append_new(
-        prewarm->files,
-        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f}", "kernel",
-                  jc_json_text(jc_template_name(prewarm->tmpl)), "file",
-                  jc_json_text(jc_template_file(prewarm->tmpl)), "planned",
-                  (json_int_t) report->planned, "compiled", (json_int_t) report->compiled, "hits",
-                  (json_int_t) report->hits, "missing", (json_int_t) report->missing, "failed",
-                  (json_int_t) report->failed, "seconds", (double) report->elapsed_ns / 1e9));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "planned",
+                     (json_int_t) report->planned, "compiled", (json_int_t) report->compiled,
+                     "hits", (json_int_t) report->hits, "missing", (json_int_t) report->missing,
+                     "failed", (json_int_t) report->failed, "awaited",
+                     (json_int_t) report->awaited, "vouched", (json_int_t) report->vouched,
+                     "seconds", (double) elapsed_ns / 1e9);
 }
 
-static void print_report(const struct prewarm *prewarm, const struct jc_prewarm_report *report)
+static json_t *json_of_row(const struct prewarm *prewarm, const struct jc_tally_row *row)
 {
-    print_summary(jc_template_name(prewarm->tmpl), report, prewarm->check);
-    tell_missing(prewarm, report->missing);
+    uint64_t end_ns = row->last_ns ? row->last_ns : prewarm->start_ns + prewarm->total.elapsed_ns;
+    json_t *object = json_of_report(&row->report, end_ns - prewarm->start_ns);
+    json_object_set_new(object, "kernel", jc_json_text(row->kernel));
+    json_object_set_new(object, "file", row->file ? jc_json_text(row->file) : json_null());
+    return object;
 }
 
-static int prewarm_template(struct prewarm *prewarm, size_t index)
+static void print_json(const struct prewarm *prewarm)
 {
-    struct jc_prewarm_report report = {0};
-    struct jc_error error;
-    prewarm->tmpl = prewarm->selection.templates[index];
-    forget_missing(prewarm);
-    jc_progress_draw("%s", jc_template_name(prewarm->tmpl));
-    jc_session_hold();
-    enum jc_result result = jc_context_prewarm(
-        prewarm->session.context, prewarm->plans[index],
-        jc_prewarm_params(.capabilities = prewarm->archs, .num_capabilities = prewarm->num_archs,
-                          .check = prewarm->check, .retry = prewarm->retry, .progress = on_event,
-                          .user = prewarm),
-        &report, &error);
-    jc_session_release(result == JC_OK);
-    jc_progress_clear();
-    tell_alike(prewarm);
-    forget_messages(prewarm);
-    if (result) {
-        // Without a toolchain or a cache the next would fail alike.
-        prewarm->give_up = result != JC_ERROR_TEMPLATE;
-        return jc_complain("%s", error.text);
+    const struct jc_tally *tally = &prewarm->tally;
+    json_t *object = json_of_report(&prewarm->total, prewarm->total.elapsed_ns);
+    json_t *files = json_array();
+    for (size_t i = 0; i < tally->num_rows && !prewarm->from_cache; i++)
+        json_array_append_new(files, json_of_row(prewarm, &tally->rows[i]));
+    json_object_set_new(object, "interrupted", json_boolean(signal_caught != 0));
+    json_object_set_new(object, "files", files);
+    json_object_set(object, "failures", tally->failures);
+    json_object_set(object, "missing_list", tally->missing);
+    jc_print_json(object);
+}
+
+// Variants whose message was not shown, as it had been before.
+static void tell_alike(const struct prewarm *prewarm)
+{
+    const struct jc_common *common = &prewarm->options.common;
+    for (size_t i = 0; i < prewarm->tally.num_rows && !common->verbosity && !common->json; i++) {
+        const struct jc_tally_row *row = &prewarm->tally.rows[i];
+        if (row->num_alike)
+            jc_complain("%zu more variant%s of %s failed alike", row->num_alike,
+                        row->num_alike == 1 ? "" : "s", row->kernel);
     }
-    add_report(prewarm, &report);
-    if (!prewarm->options.common.json)
-        print_report(prewarm, &report);
-    return report.failed || report.missing ? JC_STATUS_SOME_FAILED : JC_STATUS_DONE;
-}
-
-// --- all of them ---------------------------------------------------------------------------------
-
-static void print_total(struct prewarm *prewarm)
-{
-    struct jc_prewarm_report *total = &prewarm->total;
-    total->elapsed_ns = jc_clock_ns() - prewarm->start_ns;
-    if (prewarm->options.common.json) {
-        jc_print_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:O, s:O, s:O}", "planned",
-            (json_int_t) total->planned, "compiled", (json_int_t) total->compiled, "hits",
-            (json_int_t) total->hits, "missing", (json_int_t) total->missing, "failed",
-            (json_int_t) total->failed, "seconds", (double) total->elapsed_ns / 1e9,
-            "interrupted", signal_caught != 0, "files", prewarm->files, "failures",
-            prewarm->failures, "missing_list", prewarm->missing));
-        return;
-    }
-    if (prewarm->selection.num_templates > 1)
-        print_summary("in all", total, prewarm->check);
-    if (total->missing)
-        printf("Run it without --check to compile %s.\n",
-               total->missing == 1 ? "it" : "them");
-}
-
-// What shows only with a toolchain: an include that cannot be followed, an architecture that it
-// does not know. Of one template it shows before anything is compiled; of several the later ones
-// would be found wrong after the earlier ones were done.
-static int check_all(struct prewarm *prewarm)
-{
-    int status = JC_STATUS_DONE;
-    for (size_t i = 0; prewarm->selection.num_templates > 1 && !prewarm->give_up
-                       && i < prewarm->selection.num_templates; i++) {
-        struct jc_error error;
-        enum jc_result result = jc_context_prewarm(
-            prewarm->session.context, prewarm->plans[i],
-            jc_prewarm_params(.capabilities = prewarm->archs,
-                              .num_capabilities = prewarm->num_archs, .check = true),
-            NULL, &error);
-        if (!result)
-            continue;
-        prewarm->give_up = result != JC_ERROR_TEMPLATE;
-        status = jc_complain("%s", error.text);
-    }
-    return status;
-}
-
-// Everything that can be wrong is found before the first compile.
-static int prepare(struct prewarm *prewarm, char *const *files, size_t num_files)
-{
-    const struct jc_command *command = prewarm->options.command;
-    if (num_files == 0)
-        return jc_options_misuse(command, "a template's FILE is missing");
-    if (prewarm->num_archs == 0)
-        return jc_options_misuse(command, "no architecture to compile for; add --arch sm_90a for "
-                                          "Hopper, or that of your GPU");
-    int status = jc_selection_load(&prewarm->selection, files, num_files);
-    if (status)
-        return status;
-    prewarm->plans = jc_allocate(num_files, sizeof(*prewarm->plans));
-    for (size_t i = 0; i < num_files && !status; i++)
-        status = jc_selection_plan(&prewarm->selection, prewarm->selection.templates[i],
-                                   &prewarm->plans[i]);
-    if (status)
-        return status;
-    status = jc_session_open(&prewarm->session, &prewarm->options.common,
-                             prewarm->check ? JC_SESSION_READ : JC_SESSION_WRITE,
-                             &prewarm->context);
-    return status ? status : check_all(prewarm);
 }
 
 // A check leaves what is damaged where it is, and would otherwise call it merely missing.
@@ -383,42 +322,166 @@ static void tell_damage(const struct prewarm *prewarm)
         jc_remark("warning", JC_CATALOG_DAMAGE);
 }
 
-static int prewarm_all(struct prewarm *prewarm, char *const *files, size_t num_files)
+// --- the run -------------------------------------------------------------------------------------
+
+static int check_use(const struct prewarm *prewarm, size_t num_files)
+{
+    const struct jc_command *command = prewarm->options.command;
+    const struct jc_selection *selection = &prewarm->coverage.selection;
+    if (!prewarm->from_cache)
+        return num_files ? JC_STATUS_DONE
+                         : jc_options_misuse(command, "a template's FILE is missing");
+    if (num_files)
+        return jc_options_misuse(command, "--from-cache takes no FILE; its templates are those"
+                                          " that the cache holds");
+    if (selection->num_parameters || selection->num_ranges || selection->num_without)
+        return jc_options_misuse(command, "--param, --range and --without are for FILEs;"
+                                          " --from-cache takes the variants that the cache has");
+    return JC_STATUS_DONE;
+}
+
+// Everything that can be wrong is found before the first compile.
+static int prepare(struct prewarm *prewarm, char *const *files, size_t num_files)
+{
+    int status = check_use(prewarm, num_files);
+    if (!status && !prewarm->from_cache)
+        status = jc_coverage_read(&prewarm->coverage, files, num_files);
+    if (!status)
+        status = jc_session_open(&prewarm->session, &prewarm->options.common,
+                                 prewarm->check ? JC_SESSION_READ : JC_SESSION_WRITE,
+                                 &prewarm->context);
+    return status;
+}
+
+// Rows in the order of the command line, not in that in which variants are done.
+static void add_reports(struct prewarm *prewarm)
+{
+    for (size_t i = 0; i < prewarm->coverage.num_items; i++) {
+        const struct jc_prewarm_item *item = &prewarm->coverage.items[i];
+        jc_tally_add_report(&prewarm->tally, jc_plan_template(item->plan), &item->report);
+    }
+}
+
+static enum jc_result call_library(struct prewarm *prewarm, struct jc_error *error)
+{
+    const struct jc_prewarm_params params = {
+        .size = sizeof(params),
+        .capabilities = prewarm->coverage.archs,
+        .num_capabilities = prewarm->coverage.num_archs,
+        .check = prewarm->check,
+        .retry = prewarm->retry,
+        .progress = on_event,
+        .user = prewarm,
+        .background = prewarm->background,
+        .key = *prewarm->key ? prewarm->key : NULL,
+    };
+    if (prewarm->from_cache)
+        return jc_context_prewarm_cached(prewarm->session.context, &params, &prewarm->total, error);
+    add_reports(prewarm); // of nothing yet
+    return jc_context_prewarm_all(prewarm->session.context, prewarm->coverage.items,
+                                  prewarm->coverage.num_items, &params, &prewarm->total, error);
+}
+
+static int prewarm_all(struct prewarm *prewarm)
+{
+    struct jc_error error;
+    jc_session_hold();
+    int status = jc_coverage_check(&prewarm->coverage, prewarm->session.context);
+    enum jc_result result = status ? JC_OK : call_library(prewarm, &error);
+    jc_progress_clear();
+    jc_session_release(!status && !result);
+    add_reports(prewarm);
+    prewarm->total.elapsed_ns = jc_clock_ns() - prewarm->start_ns;
+    tell_alike(prewarm);
+    if (result)
+        status = jc_complain("%s", error.text);
+    // Where nothing was done there is nothing to sum up.
+    bool done = prewarm->total.compiled || prewarm->total.failed;
+    if (prewarm->options.common.json && !status)
+        print_json(prewarm);
+    else if (!prewarm->options.common.json && (!status || done))
+        print_summary(prewarm);
+    if (!status && (prewarm->total.failed || prewarm->total.missing))
+        status = JC_STATUS_SOME_FAILED;
+    return status;
+}
+
+static int run_files(struct prewarm *prewarm, char *const *files, size_t num_files)
 {
     prewarm->start_ns = jc_clock_ns();
     int status = prepare(prewarm, files, num_files);
     if (status)
         return status;
     catch_signals();
-    for (size_t i = 0; i < num_files && !prewarm->give_up && !signal_caught; i++) {
-        int one = prewarm_template(prewarm, i);
-        if (one > status)
-            status = one;
-    }
-    // Where nothing could be done there is nothing to sum up.
-    if (status != JC_STATUS_WRONG_USE || json_array_size(prewarm->files))
-        print_total(prewarm);
+    status = prewarm_all(prewarm);
     if (prewarm->check)
         tell_damage(prewarm);
     if (!signal_caught)
         return status;
-    jc_complain("interrupted; what was compiled until then is in the cache");
+    jc_complain("interrupted; what was compiled until then is in the cache: run the same command"
+                " again to go on");
     return 128 + signal_caught;
+}
+
+// --- the command line ----------------------------------------------------------------------------
+
+static int take_jobs(struct prewarm *prewarm, const char *value)
+{
+    char *end;
+    unsigned long jobs = strtoul(value, &end, 10);
+    if (!isdigit((unsigned char) *value) || *end || jobs > MAX_JOBS)
+        return jc_options_misuse(prewarm->options.command, "--jobs wants a number from 1 to %d, or"
+                                 " 0 for as many as the machine allows, not '%s'", MAX_JOBS, value);
+    prewarm->context.max_workers = (unsigned) jobs;
+    return JC_STATUS_DONE;
+}
+
+static int take_timeout(struct prewarm *prewarm, const char *value)
+{
+    char *end;
+    double seconds = strtod(value, &end);
+    bool number = value[strspn(value, "0123456789.")] == '\0' && end != value && !*end;
+    if (!number || seconds < 0.001 || seconds > MAX_TIMEOUT_S)
+        return jc_options_misuse(prewarm->options.command, "--timeout wants seconds, from 0.001 to"
+                                 " %.0f, not '%s'", MAX_TIMEOUT_S, value);
+    prewarm->context.compile_timeout_ns = (uint64_t) (seconds * 1e9);
+    return JC_STATUS_DONE;
+}
+
+static int take_key(struct prewarm *prewarm, const char *value)
+{
+    int status = jc_prefix_check(prewarm->options.command, value);
+    for (size_t i = 0; !status && i <= strlen(value); i++)
+        prewarm->key[i] = (char) tolower((unsigned char) value[i]);
+    return status;
 }
 
 static int take_option(struct prewarm *prewarm, int option)
 {
+    struct jc_coverage *coverage = &prewarm->coverage;
     const char *value = prewarm->options.value;
     switch (option) {
     case OPTION_ARCH:
-        prewarm->archs = jc_grow(prewarm->archs, prewarm->num_archs, sizeof(*prewarm->archs));
-        prewarm->archs[prewarm->num_archs++] = value;
+        coverage->archs = jc_grow(coverage->archs, coverage->num_archs, sizeof(*coverage->archs));
+        coverage->archs[coverage->num_archs++] = value;
         break;
+    case OPTION_FROM_CACHE:
+        prewarm->from_cache = true;
+        break;
+    case OPTION_KEY:
+        return take_key(prewarm, value);
     case OPTION_CHECK:
         prewarm->check = true;
         break;
     case OPTION_RETRY:
         prewarm->retry = true;
+        break;
+    case OPTION_JOBS:
+        return take_jobs(prewarm, value);
+    case OPTION_TIMEOUT:
+        return take_timeout(prewarm, value);
+    case OPTION_BACKGROUND:
+        prewarm->background = true;
         break;
     case OPTION_NVRTC:
         prewarm->context.nvrtc = value;
@@ -427,53 +490,46 @@ static int take_option(struct prewarm *prewarm, int option)
         prewarm->context.worker = value;
         break;
     default:
-        return jc_selection_add(&prewarm->selection, prewarm->options.command, option, value);
+        return jc_selection_add(&coverage->selection, prewarm->options.command, option, value);
     }
     return JC_STATUS_DONE;
 }
 
-static void finish(struct prewarm *prewarm)
-{
-    forget_missing(prewarm);
-    jc_session_close(&prewarm->session);
-    for (size_t i = 0; prewarm->plans && i < prewarm->selection.num_templates; i++)
-        jc_plan_destroy(&prewarm->plans[i]);
-    free(prewarm->plans);
-    jc_selection_finish(&prewarm->selection);
-    free(prewarm->archs);
-    json_decref(prewarm->files);
-    json_decref(prewarm->failures);
-    json_decref(prewarm->missing);
-}
-
 static int run_prewarm(const struct jc_command *command, int argc, char **argv)
 {
-    struct prewarm prewarm = {
-        .files = json_array(), .failures = json_array(), .missing = json_array()};
+    struct prewarm prewarm = {.coverage = {.command = command}};
     int option = JC_OPTIONS_END, status = JC_STATUS_DONE;
     jc_options_init(&prewarm.options, command, argc, argv);
     while (!status && (option = jc_options_next(&prewarm.options)) > 0)
         status = take_option(&prewarm, option);
+    jc_tally_init(&prewarm.tally, prewarm.options.common.json);
     if (option == JC_OPTIONS_STOP)
         status = prewarm.options.status;
     else if (!status)
-        status = prewarm_all(&prewarm, argv + optind, (size_t) (argc - optind));
-    finish(&prewarm);
+        status = run_files(&prewarm, argv + optind, (size_t) (argc - optind));
+    jc_session_close(&prewarm.session);
+    jc_coverage_finish(&prewarm.coverage);
+    jc_tally_finish(&prewarm.tally);
+    free(prewarm.kernel);
     return status;
 }
 
 const struct jc_command jc_command_prewarm = {
     .name = "prewarm",
     .summary = "compile the variants of templates into the cache",
-    .usage = "[OPTION]... --arch ARCH FILE...",
+    .usage = "[OPTION]... --arch ARCH FILE...\n"
+             "       jitcache prewarm [OPTION]... --from-cache",
     .purpose = "Compiles every variant that a plan of the templates has, the generic one too,\n"
-               "into the cache, so that no later run has to. Needs no GPU. --param, --range and\n"
-               "--without apply to those templates that have the name.",
+               "into the cache, so that no later run has to. Needs no GPU. A FILE is a template,\n"
+               "or a manifest: a list of them with their options. --param, --range and --without\n"
+               "apply to those templates of the command line that have the name.",
     .options = options_of_prewarm,
     .examples =
         "jitcache prewarm --arch sm_90a templates/silu_mul_fp8_quant.cu\n"
         "jitcache prewarm --arch sm_90a --param scale_format=fp32,ue8m0 \\\n"
-        "    templates/fused_inv_rope_fp8_quant.cu templates/silu_mul_fp8_quant.cu",
+        "    templates/fused_inv_rope_fp8_quant.cu templates/silu_mul_fp8_quant.cu\n"
+        "jitcache prewarm --arch sm_90a kernels.manifest\n"
+        "jitcache prewarm --arch sm_100a --from-cache",
     .statuses = "0    every variant is in the cache\n"
                 "1    some failed to compile; with --check, some would be compiled\n"
                 "2    wrong use, or nothing could be done: a template that does not read, no\n"

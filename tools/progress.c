@@ -13,14 +13,23 @@
 #include "units.h"
 
 #define REPAINT_NS UINT64_C(100000000)
+#define LOG_NS UINT64_C(30000000000)
 
 static bool drawn; // the line stands there
 static uint64_t drawn_ns;
+static uint64_t logged_ns; // when a log got the last line, or would have got the first
 
-static bool is_shown(void)
+static bool is_overwritten(void)
 {
     const char *terminal = getenv("TERM");
     return terminal && strcmp(terminal, "dumb") != 0 && isatty(STDERR_FILENO);
+}
+
+// A shell that put us into the background has the terminal's lines for itself.
+static bool is_in_background(void)
+{
+    pid_t foreground = tcgetpgrp(STDERR_FILENO);
+    return foreground > 0 && foreground != getpgrp();
 }
 
 // Cuts a printable text to that many columns, between characters.
@@ -33,10 +42,31 @@ static void cut(char *text, size_t columns)
         }
 }
 
+static void overwrite(char *line)
+{
+    struct winsize size = {0};
+    size_t columns = 80;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
+        columns = size.ws_col;
+    cut(line, columns - 1);
+    fprintf(stderr, "\r%s\033[K", line);
+    drawn = true;
+}
+
+static bool is_due(bool terminal, uint64_t now_ns)
+{
+    if (terminal)
+        return !(drawn && now_ns - drawn_ns < REPAINT_NS) && !is_in_background();
+    if (logged_ns == 0)
+        logged_ns = now_ns;
+    return now_ns - logged_ns >= LOG_NS;
+}
+
 void jc_progress_draw(const char *format, ...)
 {
+    bool terminal = is_overwritten();
     uint64_t now_ns = jc_clock_ns();
-    if ((drawn && now_ns - drawn_ns < REPAINT_NS) || !is_shown())
+    if (!is_due(terminal, now_ns))
         return;
     char line[512];
     va_list arguments;
@@ -44,16 +74,13 @@ void jc_progress_draw(const char *format, ...)
     vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
 
-    struct winsize size = {0};
-    size_t columns = 80;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
-        columns = size.ws_col;
     char *printable = jc_printable(line, strlen(line), false);
-    cut(printable, columns - 1);
-    fprintf(stderr, "\r%s\033[K", printable);
+    if (terminal)
+        overwrite(printable);
+    else
+        fprintf(stderr, "jitcache: %s\n", printable);
     free(printable);
-    drawn = true;
-    drawn_ns = now_ns;
+    *(terminal ? &drawn_ns : &logged_ns) = now_ns;
 }
 
 void jc_progress_clear(void)

@@ -1,5 +1,6 @@
 #include "selection.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,20 +11,41 @@
 #include "nearest.h"
 #include "output.h"
 
+// Tells what is wrong behind where it is. With a command it is misuse of that, which only a command
+// line can be.
+static int tell(const struct jc_selection *selection, const struct jc_command *command,
+                const char *format, ...) JC_FORMAT(3, 4);
+
+static int tell(const struct jc_selection *selection, const struct jc_command *command,
+                const char *format, ...)
+{
+    va_list arguments;
+    char *text;
+    va_start(arguments, format);
+    int size = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (size < 0)
+        return jc_complain("out of memory");
+    int status = selection->where ? jc_complain("%s%s", selection->where, text)
+                 : command        ? jc_options_misuse(command, "%s", text)
+                                  : jc_complain("%s", text);
+    free(text);
+    return status;
+}
+
 static int add_setting(struct jc_selection *selection, struct jc_setting **settings, size_t *count,
                        const struct jc_command *command, const char *option, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || !equals[1])
-        return jc_options_misuse(command, "%s wants NAME=%s, not '%s'", option,
-                                 strcmp(option, "--range") == 0 ? "LO:HI or NAME=VALUE" : "VALUE",
-                                 text);
+        return tell(selection, command, "%s wants NAME=%s, not '%s'", option,
+                    strcmp(option, "--range") == 0 ? "LO:HI or NAME=VALUE" : "VALUE", text);
     char *name = jc_copy_text(text, (size_t) (equals - text));
     selection->names = jc_grow(selection->names, selection->num_names, sizeof(*selection->names));
     selection->names[selection->num_names++] = name;
     for (size_t i = 0; i < *count; i++)
         if (strcmp((*settings)[i].name, name) == 0)
-            return jc_options_misuse(command, "%s %s is given twice", option, name);
+            return tell(selection, command, "%s %s is given twice", option, name);
     *settings = jc_grow(*settings, *count, sizeof(**settings));
     (*settings)[(*count)++] = (struct jc_setting){.name = name, .value = equals + 1};
     return JC_STATUS_DONE;
@@ -107,24 +129,28 @@ static int check_name(const struct jc_selection *selection, const char *option, 
     bool parameter = has == has_parameter;
     const char *kind = parameter ? "parameter" : "argument";
     if (any_has(selection, parameter ? has_argument : has_parameter, name))
-        return jc_complain("%s %s: this is %s; write %s", option, name,
-                           parameter ? "an argument" : "a parameter",
-                           parameter ? "--range NAME=LO:HI for its values"
-                                     : "--param NAME=VALUE for its value");
+        return tell(selection, NULL, "%s %s: this is %s; write %s", option, name,
+                    parameter ? "an argument" : "a parameter",
+                    parameter ? "--range NAME=LO:HI for its values"
+                              : "--param NAME=VALUE for its value");
     struct jc_nearest nearest = {.typed = name};
     offer_names(selection, has, &nearest);
     if (nearest.name)
-        return jc_complain("%s %s: there is no %s of that name; did you mean %s?", option, name,
-                           kind, nearest.name);
-    return jc_complain("%s %s: no template given has a%s %s of that name", option, name,
-                       parameter ? "" : "n", kind);
+        return tell(selection, NULL, "%s %s: there is no %s of that name; did you mean %s?", option,
+                    name, kind, nearest.name);
+    return tell(selection, NULL, "%s %s: %s %s of that name", option, name,
+                selection->where ? "the template has no"
+                : parameter      ? "no template given has a"
+                                 : "no template given has an",
+                kind);
 }
 
 // Not wrong, but not what it was written for.
-static void tell_without(const char *name)
+static void tell_without(const struct jc_selection *selection, const char *name)
 {
     char *text;
-    if (asprintf(&text, "--without %s changes nothing: it has no do_not_specialize", name) < 0)
+    if (asprintf(&text, "%s--without %s changes nothing: it has no do_not_specialize",
+                 selection->where ? selection->where : "", name) < 0)
         return;
     jc_remark("note", text);
     free(text);
@@ -140,7 +166,7 @@ static int check_names(const struct jc_selection *selection)
     for (size_t i = 0; !status && i < selection->num_without; i++) {
         status = check_name(selection, "--without", has_argument, selection->without[i]);
         if (!status && !any_has(selection, has_annotation, selection->without[i]))
-            tell_without(selection->without[i]);
+            tell_without(selection, selection->without[i]);
     }
     return status;
 }
@@ -158,6 +184,16 @@ int jc_selection_load(struct jc_selection *selection, char *const *files, size_t
             selection->num_templates++;
     }
     return status ? status : check_names(selection);
+}
+
+int jc_selection_share(struct jc_selection *selection, struct jc_template *const *templates,
+                       size_t num_templates)
+{
+    selection->shared = true;
+    selection->templates = jc_allocate(num_templates, sizeof(*selection->templates));
+    selection->num_templates = num_templates;
+    memcpy(selection->templates, templates, num_templates * sizeof(*templates));
+    return check_names(selection);
 }
 
 static struct jc_setting *settings_of(const struct jc_template *tmpl, has_name *has,
@@ -203,12 +239,12 @@ int jc_selection_plan(const struct jc_selection *selection, const struct jc_temp
     jc_selection_params_init(selection, tmpl, &params);
     enum jc_result result = jc_plan_create(tmpl, &params, plan, &error);
     jc_selection_params_finish(&params);
-    return result ? jc_complain("%s", error.text) : JC_STATUS_DONE;
+    return result ? tell(selection, NULL, "%s", error.text) : JC_STATUS_DONE;
 }
 
 void jc_selection_finish(struct jc_selection *selection)
 {
-    for (size_t i = 0; i < selection->num_templates; i++)
+    for (size_t i = 0; !selection->shared && i < selection->num_templates; i++)
         jc_template_destroy(&selection->templates[i]);
     for (size_t i = 0; i < selection->num_names; i++)
         free(selection->names[i]);

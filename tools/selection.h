@@ -1,8 +1,10 @@
-// The templates of a command line and what --param, --range and --without say about them.
+// The templates of a command line, or of a manifest's line, and what --param, --range and --without
+// say about them.
 
 #ifndef JC_TOOL_SELECTION_H
 #define JC_TOOL_SELECTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <jitcache/plan.h>
@@ -10,6 +12,8 @@
 #include "options.h"
 
 struct jc_selection {
+    const char *where; // "FILE:LINE: ", to begin messages with; NULL: it is the command line
+    bool shared;       // the templates are somebody else's
     struct jc_template **templates;
     size_t num_templates;
     struct jc_setting *parameters;
@@ -42,6 +46,10 @@ int jc_selection_add(struct jc_selection *selection, const struct jc_command *co
 // Reads the templates, telling of each that is wrong, and checks that every name given is had by at
 // least one of them.
 int jc_selection_load(struct jc_selection *selection, char *const *files, size_t num_files);
+
+// The same for templates that were read already, and that outlive the selection.
+int jc_selection_share(struct jc_selection *selection, struct jc_template *const *templates,
+                       size_t num_templates);
 
 // What one of the templates is to be planned with: those of the settings that it has. They point
 // into the selection.

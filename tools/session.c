@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,19 @@
 #include "memory.h"
 #include "output.h"
 
-struct held_log {
-    bool hold;
-    char **lines;
-    size_t num_lines;
+struct held_line {
+    enum jc_log_level level;
+    char *text;
 };
+
+// One for the process, since a context may log until its end.
+static struct held_log {
+    pthread_mutex_t lock; // for the lines: the library logs from a thread of its own too
+    struct held_line *lines;
+    size_t num_lines;
+    bool hold;        // of the main thread
+    pthread_t writer; // the main thread, which alone writes; set before there are others
+} held_log = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *level_name(enum jc_log_level level)
 {
@@ -35,33 +44,39 @@ static const char *level_name(enum jc_log_level level)
 static void write_line(void *user, enum jc_log_level level, const char *line)
 {
     struct held_log *held = user;
-    if (!held->hold || level > JC_LOG_WARNING) {
+    if (pthread_equal(pthread_self(), held->writer) && (!held->hold || level > JC_LOG_WARNING)) {
         jc_remark(level_name(level), line);
         return;
     }
+    pthread_mutex_lock(&held->lock);
     held->lines = jc_grow(held->lines, held->num_lines, sizeof(*held->lines));
-    held->lines[held->num_lines++] = jc_copy_text(line, strlen(line));
+    held->lines[held->num_lines++] = (struct held_line){level, jc_copy_text(line, strlen(line))};
+    pthread_mutex_unlock(&held->lock);
 }
-
-// One for the process, since a context may log until its end.
-static struct held_log held_log;
 
 void jc_session_hold(void)
 {
     held_log.hold = true;
 }
 
-// Shows the lines held back, but for those that say `known`.
+// Shows the lines held back, but for those that say `known`. Of what was not held for the sake of
+// its level, all.
 static void release_lines(bool show, const char *known)
 {
-    struct held_log held = held_log;
-    held_log = (struct held_log){0};
-    for (size_t i = 0; i < held.num_lines; i++) {
-        if (show && !(*known && strstr(held.lines[i], known)))
-            jc_remark("warning", held.lines[i]);
-        free(held.lines[i]);
+    pthread_mutex_lock(&held_log.lock);
+    struct held_line *lines = held_log.lines;
+    size_t num_lines = held_log.num_lines;
+    held_log.lines = NULL;
+    held_log.num_lines = 0;
+    pthread_mutex_unlock(&held_log.lock);
+    held_log.hold = false;
+    for (size_t i = 0; i < num_lines; i++) {
+        bool is_known = *known && strstr(lines[i].text, known);
+        if (lines[i].level > JC_LOG_WARNING || (show && !is_known))
+            jc_remark(level_name(lines[i].level), lines[i].text);
+        free(lines[i].text);
     }
-    free(held.lines);
+    free(lines);
 }
 
 void jc_session_release(bool show)
@@ -126,6 +141,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
                     enum jc_session_use use, const struct jc_context_params *params)
 {
     bool held = held_log.hold; // then the caller releases
+    held_log.writer = pthread_self();
     jc_session_hold();
     enum jc_log_level level = common->verbosity > 1 ? JC_LOG_DEBUG
                               : common->verbosity   ? JC_LOG_INFO
@@ -136,7 +152,10 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
     enum jc_result result = jc_context_create(
         jc_context_params(.dir = common->dir, .nvrtc = params ? params->nvrtc : NULL,
                           .worker = params ? params->worker : NULL,
-                          .read_only = use != JC_SESSION_WRITE, .verify = true, .log = &log),
+                          .max_workers = params ? params->max_workers : 0,
+                          .compile_timeout_ns = params ? params->compile_timeout_ns : 0,
+                          .read_only = use != JC_SESSION_WRITE, .verify = true,
+                          .search = use == JC_SESSION_LOOK, .log = &log),
         &session->context, &error);
     int status;
     if (result) {
@@ -158,5 +177,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
 void jc_session_close(struct jc_session *session)
 {
     jc_context_destroy(&session->context);
+    if (!held_log.hold)
+        jc_session_release(true);
     *session = (struct jc_session){0};
 }

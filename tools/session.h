@@ -25,8 +25,8 @@ struct jc_session {
     const char *state;
 };
 
-// `params` may be NULL; of it nvrtc and worker are taken. 0, or the status to end with after
-// telling why.
+// `params` may be NULL; of it nvrtc, worker, max_workers and compile_timeout_ns are taken. 0, or
+// the status to end with after telling why.
 int jc_session_open(struct jc_session *session, const struct jc_common *common,
                     enum jc_session_use use, const struct jc_context_params *params);
 

@@ -138,7 +138,7 @@ static void print_json(const struct show *show)
     json_t *object = json_pack(
         "{s:s, s:s, s:o, s:o, s:I, s:I, s:f, s:I, s:I, s:I, s:o, s:o}", "key", key, "kind",
         jc_kind_name(record->kind), "kernel",
-        jc_json_text(jc_catalog_kernel(&show->catalog, show->entry->group)), "arch",
+        jc_json_text(jc_catalog_kernel_of(&show->catalog, show->entry)), "arch",
         jc_json_text(show->entry->label), "bytes", (json_int_t) show->entry->bytes,
         "payload_bytes", (json_int_t) record->payload_size, "compile_seconds",
         (double) record->cost_ns / 1e9, "created_ms", (json_int_t) record->created_ms,
@@ -188,7 +188,7 @@ static void print_metadata(const struct jc_record *record)
 static void print_text(const struct show *show)
 {
     const struct jc_record *record = &show->record;
-    const char *kernel = jc_catalog_kernel(&show->catalog, show->entry->group);
+    const char *kernel = jc_catalog_kernel_of(&show->catalog, show->entry);
     char key[JC_KEY_STRING_SIZE], bytes[JC_UNITS_SIZE], payload[JC_UNITS_SIZE];
     jc_key_format(&show->entry->key, key);
     printf("%-14s  %s\n%-14s  %s\n", "key", key, "kind", jc_kind_name(record->kind));
@@ -206,7 +206,8 @@ static void print_text(const struct show *show)
     struct jc_key_text text = jc_key_text_of(record->text, record->text_size);
     printf("\nmade from\n");
     jc_print_indented(stdout, 2, text.lines, text.lines_size);
-    printf("  and %zu bytes of source\n", text.source_size);
+    if (jc_kind_has_kernel(record->kind))
+        printf("  and %zu bytes of source\n", text.source_size);
     if (record->kind == JC_RECORD_FAILURE) {
         printf("\nfailed with\n");
         jc_print_indented(stdout, 2, record->payload, record->payload_size);

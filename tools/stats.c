@@ -67,7 +67,7 @@ static void count(struct statistics *statistics, const struct jc_catalog *catalo
         const struct jc_cache_entry *entry = &catalog->entries[i];
         statistics->num_records++;
         add_entry(&statistics->total, entry);
-        if (entry->kind == JC_RECORD_TOOLCHAIN)
+        if (!jc_kind_has_kernel(entry->kind))
             continue;
         const char *name = jc_catalog_kernel(catalog, entry->group);
         if (!kernel || strcmp(kernel->kernel, name) != 0) {

@@ -35,6 +35,19 @@ const char *jc_units_duration(uint64_t ns, char text[JC_UNITS_SIZE])
     return text;
 }
 
+const char *jc_units_wait(uint64_t ns, char text[JC_UNITS_SIZE])
+{
+    uint64_t seconds = ns / UINT64_C(1000000000) + (ns % UINT64_C(1000000000) != 0);
+    if (seconds < 60)
+        snprintf(text, JC_UNITS_SIZE, "%" PRIu64 "s", seconds);
+    else if (seconds < 60 * 60)
+        snprintf(text, JC_UNITS_SIZE, "%" PRIu64 "m%02" PRIu64 "s", seconds / 60, seconds % 60);
+    else
+        snprintf(text, JC_UNITS_SIZE, "%" PRIu64 "h%02" PRIu64 "m", seconds / 60 / 60,
+                 seconds / 60 % 60);
+    return text;
+}
+
 const char *jc_units_age(uint64_t now_ms, uint64_t then_ms, char text[JC_UNITS_SIZE])
 {
     // A record from the future comes from a clock that was set back.

@@ -167,7 +167,8 @@ struct jc_prewarm_report {
 // that cannot be followed), JC_ERROR_IO (a header that cannot be read; the disk is full),
 // JC_ERROR_LIMIT (a header over 64 MiB, or sources that a record cannot hold), JC_ERROR_CACHE (not
 // writable and not `check`), JC_ERROR_WORKER (no worker, where something is to be compiled),
-// JC_ERROR_OUT_OF_MEMORY. `*report`, which may be NULL, is filled in either way. Threads: safe.
+// JC_ERROR_TOOLCHAIN (NVRTC changed meanwhile), JC_ERROR_OUT_OF_MEMORY. `*report`, which may be
+// NULL, is filled in either way. Threads: safe.
 JC_API enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_plan *plan,
                                          const struct jc_prewarm_params *params,
                                          struct jc_prewarm_report *report, struct jc_error *error);

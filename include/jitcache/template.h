@@ -85,6 +85,9 @@ struct jc_description {
     const struct jc_argument_description *arguments;
     size_t num_arguments;
     struct jc_launch_description launch;
+    const char *pch; // "true" or "false"; NULL: false. Whether a compile worker keeps what the
+                     // headers at the head of the source come to for the next variant: it saves
+                     // time where they are heavy, and changes no machine code
 };
 
 // --- templates ----------------------------------------------------------------------------------

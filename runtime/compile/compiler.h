@@ -6,8 +6,9 @@
 // nothing to do for a while end. Whoever wants something compiled submits a job and waits for the
 // answer in a mailbox; nobody has to keep anything running.
 //
-// Threads: safe, but for jc_compiler_create and jc_compiler_destroy. Fork: the child has neither the
-// thread nor the workers; there jc_compiler_destroy is the only call allowed, and leaves both alone.
+// Threads: safe, but for jc_compiler_create and jc_compiler_destroy. Fork: the child has neither
+// the thread nor the workers; jc_compiler_destroy is the only call allowed there, and leaves both
+// alone.
 
 #ifndef JC_COMPILER_H
 #define JC_COMPILER_H
@@ -79,8 +80,8 @@ struct jc_mailbox {
 
 void jc_mailbox_init(struct jc_mailbox *mailbox, struct jc_compiler *compiler);
 
-// Gives up what has not been taken: a job that waits is forgotten, the worker of one at work killed.
-// Accepts one that is all zero, or finished already.
+// Gives up what has not been taken: a job that waits is forgotten, the worker of one at work is
+// killed. Accepts one that is all zero, or finished already.
 void jc_mailbox_finish(struct jc_mailbox *mailbox);
 
 struct jc_request {

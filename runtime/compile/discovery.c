@@ -277,6 +277,7 @@ static bool describe(const struct jc_nvrtc *nvrtc, struct jc_toolchain *toolchai
     qsort(toolchain->archs, toolchain->num_archs, sizeof(*archs), ascending);
     toolchain->random_seed = jc_nvrtc_accepts(nvrtc, "--frandom-seed=jitcache");
     toolchain->resource_usage = jc_nvrtc_accepts(nvrtc, "--ptxas-options=-v");
+    toolchain->pch = jc_nvrtc_accepts(nvrtc, "--pch");
     return true;
 }
 

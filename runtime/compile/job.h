@@ -91,6 +91,9 @@ struct jc_job_header {
     size_t size;
 };
 
+// The line behind the head of a source, in a job with `pch`. A compiler without them ignores it.
+#define JC_JOB_HEAD_END "#pragma nv_hdrstop\n"
+
 // One compile. The caller owns everything in it.
 struct jc_job {
     const char *file; // what the compiler is told that the source is called

@@ -18,7 +18,12 @@
 
 // Of nvrtc.h, which is not needed to build: the names and numbers are NVRTC's stable ABI.
 typedef struct program *nvrtc_program;
-enum { NVRTC_OUT_OF_MEMORY = 1, NVRTC_INVALID_OPTION = 5, NVRTC_COMPILATION = 6 };
+enum {
+    NVRTC_OUT_OF_MEMORY = 1,
+    NVRTC_INVALID_OPTION = 5,
+    NVRTC_COMPILATION = 6,
+    NVRTC_PCH_HEAP_EXHAUSTED = 14
+};
 
 struct jc_nvrtc {
     void *library;
@@ -44,6 +49,10 @@ struct jc_nvrtc {
     int (*lowered_name)(nvrtc_program program, const char *expression, const char **name);
     int (*cubin_size)(nvrtc_program program, size_t *size);
     int (*cubin)(nvrtc_program program, char *cubin);
+    // From 12.8; NULL before.
+    int (*pch_status)(nvrtc_program program);
+    int (*pch_heap_required)(nvrtc_program program, size_t *size);
+    int (*set_pch_heap)(size_t size);
 };
 
 // --- opening -------------------------------------------------------------------------------------
@@ -77,6 +86,16 @@ static bool bind_symbols(struct jc_nvrtc *nvrtc, const char **missing)
         memcpy(symbols[i].function, &symbol, sizeof(symbol));
     }
     return true;
+}
+
+static void bind_pch_symbols(struct jc_nvrtc *nvrtc)
+{
+    void *status = dlsym(nvrtc->library, "nvrtcGetPCHCreateStatus");
+    void *required = dlsym(nvrtc->library, "nvrtcGetPCHHeapSizeRequired");
+    void *set = dlsym(nvrtc->library, "nvrtcSetPCHHeapSize");
+    memcpy(&nvrtc->pch_status, &status, sizeof(status));
+    memcpy(&nvrtc->pch_heap_required, &required, sizeof(required));
+    memcpy(&nvrtc->set_pch_heap, &set, sizeof(set));
 }
 
 static char *resolved(const char *path)
@@ -199,6 +218,7 @@ static enum jc_result open_library(struct jc_nvrtc *nvrtc, const char *file, str
     const char *missing;
     if (!bind_symbols(nvrtc, &missing))
         return jc_fail(error, JC_ERROR_TOOLCHAIN, "not a whole NVRTC: it has no %s", missing);
+    bind_pch_symbols(nvrtc);
     return JC_OK;
 }
 
@@ -393,10 +413,21 @@ static nvrtc_program create_program(const struct jc_nvrtc *nvrtc, const struct j
     return program;
 }
 
+// With automatic precompiled headers in a folder. What NVRTC says of making, using or not using
+// one is of no concern to the template's author, and the next variant would not say it. Templates
+// that are instantiated before their time would change the order of what is in the machine code.
+static const char *const pch_options[] = {
+    "--pch", "--pch-messages=false", "--instantiate-templates-in-pch=false",
+    "--diag-suppress=630,639,2226,20282,20283"};
+#define NUM_PCH_OPTIONS (sizeof(pch_options) / sizeof(pch_options[0]))
+
 static int compile(const struct jc_nvrtc *nvrtc, nvrtc_program program, const struct jc_job *job,
-                   const char *const *include_options, size_t num_include_options)
+                   const char *const *include_options, size_t num_include_options,
+                   const char *pch_folder)
 {
-    const char **options = calloc(job->num_options + num_include_options + 1, sizeof(*options));
+    char in_folder[sizeof("--pch-dir=") + PATH_MAX];
+    const char **options = calloc(job->num_options + num_include_options + NUM_PCH_OPTIONS + 1,
+                                  sizeof(*options));
     if (!options)
         return NVRTC_OUT_OF_MEMORY;
     size_t count = 0;
@@ -404,23 +435,46 @@ static int compile(const struct jc_nvrtc *nvrtc, nvrtc_program program, const st
         options[count++] = job->options[i];
     for (size_t i = 0; i < num_include_options; i++)
         options[count++] = include_options[i];
+    for (size_t i = 0; i < NUM_PCH_OPTIONS && pch_folder; i++)
+        options[count++] = pch_options[i];
+    if (pch_folder) {
+        snprintf(in_folder, sizeof(in_folder), "--pch-dir=%s", pch_folder);
+        options[count++] = in_folder;
+    }
     int status = nvrtc->compile(program, (int) count, options);
     free(options);
     return status;
 }
 
-void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
-                      const char *const *include_options, size_t num_include_options,
-                      struct jc_job_answer *answer)
+// What is kept is a picture of NVRTC's heap for it, which may have been too small. A larger one
+// lies elsewhere, so that what was kept before is of no use any more.
+static void enlarge_pch_heap(const struct jc_nvrtc *nvrtc, nvrtc_program program,
+                             struct jc_pch *pch)
 {
-    uint64_t start_ns = jc_now_ns();
-    *answer = (struct jc_job_answer){0};
+    size_t size;
+    if (!nvrtc->pch_status || !nvrtc->pch_heap_required || !nvrtc->set_pch_heap
+        || nvrtc->pch_status(program) != NVRTC_PCH_HEAP_EXHAUSTED
+        || nvrtc->pch_heap_required(program, &size) != 0)
+        return;
+    if (nvrtc->set_pch_heap(size + size / 4) == 0)
+        jc_pch_forget(pch);
+    else
+        jc_pch_finish(pch);
+}
 
+// `pch_folder`: NULL, without precompiled headers.
+static void compile_once(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
+                         const char *const *include_options, size_t num_include_options,
+                         struct jc_pch *pch, const char *pch_folder, struct jc_job_answer *answer)
+{
+    *answer = (struct jc_job_answer){0};
     int status;
     nvrtc_program program = create_program(nvrtc, job, &status);
     if (status == 0) {
-        status = compile(nvrtc, program, job, include_options, num_include_options);
+        status = compile(nvrtc, program, job, include_options, num_include_options, pch_folder);
         answer->log = read_log(nvrtc, program);
+        if (pch_folder)
+            enlarge_pch_heap(nvrtc, program, pch);
     }
     if (status == 0)
         take_code(nvrtc, program, job->entry, answer);
@@ -430,6 +484,22 @@ void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
         fail_answer(answer, JC_ERROR_COMPILE, "%s", nvrtc->error_string(status));
     if (program)
         nvrtc->destroy(&program);
+}
 
+// A full disk ends a compile with precompiled headers, and so may whatever else goes wrong with
+// them. What fails with them is to say why it fails without.
+void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
+                      const char *const *include_options, size_t num_include_options,
+                      struct jc_pch *pch, struct jc_job_answer *answer)
+{
+    uint64_t start_ns = jc_now_ns();
+    const char *folder = jc_pch_folder(pch, job);
+    compile_once(nvrtc, job, include_options, num_include_options, pch, folder, answer);
+    if (folder && answer->result != JC_OK) {
+        jc_job_answer_finish(answer);
+        compile_once(nvrtc, job, include_options, num_include_options, NULL, NULL, answer);
+        if (answer->result == JC_OK)
+            jc_pch_finish(pch);
+    }
     answer->elapsed_ns = jc_now_ns() - start_ns;
 }

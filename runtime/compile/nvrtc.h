@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "job.h"
+#include "pch.h"
 
 // The oldest version that is worked with, and tested: 12.4.
 #define JC_NVRTC_OLDEST_MAJOR 12
@@ -40,8 +41,9 @@ bool jc_nvrtc_accepts(const struct jc_nvrtc *nvrtc, const char *option);
 
 // Compiles a job. The result is JC_OK, JC_ERROR_COMPILE with the compiler's log, or
 // JC_ERROR_OUT_OF_MEMORY; everything in `answer` is to be released with jc_job_answer_finish.
+// `pch` has the headers that are kept from job to job.
 void jc_nvrtc_compile(const struct jc_nvrtc *nvrtc, const struct jc_job *job,
                       const char *const *include_options, size_t num_include_options,
-                      struct jc_job_answer *answer);
+                      struct jc_pch *pch, struct jc_job_answer *answer);
 
 #endif

@@ -42,6 +42,7 @@ void jc_toolchain_encode(const struct jc_toolchain *toolchain, struct jc_buffer 
     jc_buffer_field_string(content, toolchain->append_flags);
     jc_buffer_u32(content, toolchain->random_seed);
     jc_buffer_u32(content, toolchain->resource_usage);
+    jc_buffer_u32(content, toolchain->pch);
     jc_buffer_field_string(content, toolchain->tried);
 }
 
@@ -97,6 +98,7 @@ enum jc_result jc_toolchain_decode(struct jc_reader *reader, struct jc_toolchain
     toolchain->append_flags = jc_reader_copy(reader);
     toolchain->random_seed = read_int(reader, 1);
     toolchain->resource_usage = read_int(reader, 1);
+    toolchain->pch = read_int(reader, 1);
     toolchain->tried = jc_reader_copy(reader);
     if (!reader->failed && toolchain->archs && identify(toolchain))
         return JC_OK;

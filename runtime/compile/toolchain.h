@@ -29,6 +29,7 @@ struct jc_toolchain {
     char *append_flags; // NVRTC_APPEND_FLAGS as the worker sees it, or ""
     bool random_seed;   // --frandom-seed is known
     bool resource_usage; // --ptxas-options=-v is known
+    bool pch; // --pch is known; decides no machine code
     char *tried; // where NVRTC and the headers were looked for, a line each
     struct jc_key identity; // of what jc_toolchain_same compares; jc_toolchain_decode makes it
 };

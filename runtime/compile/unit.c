@@ -1,18 +1,25 @@
 #include "unit.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/report.h"
+#include "head.h"
 
-// How the tail asks what a kernel takes. It needs no header and C++11 alone. Its names are ours or
-// reserved: any other would be rewritten by a macro, of an option such as -DN=4 here, or of the
-// source, such as "#define real float", in the tail. A float of 8 or 16 bits may be any class of
-// that size, or the unsigned integer that it is stored as; a pointer to a vector of the declared
-// element, such as float4, will do, and so will one to void. Of what is not there, or is no kernel,
-// NVRTC complains by itself: every number and type of arguments will do.
-static const char signature_check[] =
+// What the opening is called where it is a header.
+#define OPENING_FILE "jitcache.cuh/opening"
+
+// What a unit begins with: the macro that a source knows the runtime by, and how the tail asks what
+// a kernel takes. That needs no header and C++11 alone. Its names are ours or reserved: any other
+// would be rewritten by a macro, of an option such as -DN=4 here, or of the source, such as
+// "#define real float", in the tail. A float of 8 or 16 bits may be any class of that size, or the
+// unsigned integer that it is stored as; a pointer to a vector of the declared element, such as
+// float4, will do, and so will one to void. Of what is not there, or is no kernel, NVRTC complains
+// by itself: every number and type of arguments will do.
+static const char opening[] =
+    "#define JITCACHE 1\n"
     "namespace jitcache_unit {\n"
     "template <bool _B> struct JC_boolean { static constexpr bool JC_value = _B; };\n"
     "template <class _T, class _U> struct JC_same : JC_boolean<false> {};\n"
@@ -256,7 +263,6 @@ enum jc_result jc_unit_init(struct jc_unit *unit, const struct jc_specialization
 }
 
 // --- the source ----------------------------------------------------------------------------------
-
 // As a literal of C++, in which the smallest number has none of its own.
 static void print_number(struct jc_buffer *out, int64_t number)
 {
@@ -321,7 +327,7 @@ static void print_line(struct jc_buffer *out, unsigned line, const char *file)
     jc_buffer_string(out, "\"\n");
 }
 
-// What a value of this class must be, in the words of signature_check.
+// What a value of this class must be, in the words of the opening.
 static void print_class(struct jc_buffer *out, enum jc_type_class type_class, unsigned bytes,
                         bool is_signed)
 {
@@ -413,19 +419,25 @@ static void print_tail(struct jc_buffer *out, const struct jc_template *tmpl, co
     }
 }
 
+// What differs between variants comes after the head, which is kept for the next one. A #line ahead
+// of it would keep the compiler from that, so what comes first is included by an option there.
 static char *make_source(const struct jc_unit *unit, const char *entry)
 {
     const struct jc_specialization *of = unit->specialization;
     const struct jc_template *tmpl = of->tmpl;
     struct jc_buffer out = {0};
-    jc_buffer_string(&out, "#define JITCACHE 1\n");
-    jc_buffer_string(&out, signature_check);
+    if (unit->head_size > 0) {
+        jc_buffer_append(&out, unit->closure->source, unit->head_size);
+        jc_buffer_string(&out, JC_JOB_HEAD_END);
+    } else {
+        jc_buffer_string(&out, opening);
+    }
     for (size_t i = 0; i < tmpl->num_parameters; i++)
         print_parameter(&out, &tmpl->parameters[i], of->parameters[i]);
     for (size_t i = 0; i < tmpl->num_arguments; i++)
         print_fact(&out, tmpl->arguments[i].name, &of->facets[i]);
-    print_line(&out, 1, tmpl->base_name);
-    jc_buffer_string(&out, unit->closure->source);
+    print_line(&out, unit->head_lines + 1, tmpl->base_name);
+    jc_buffer_string(&out, unit->closure->source + unit->head_size);
     print_tail(&out, tmpl, entry);
     return jc_buffer_take(&out);
 }
@@ -447,34 +459,87 @@ static void keep_option(void *user, const char *option)
         options->list[options->count++] = copy;
 }
 
+// NVRTC does not notice that a header has changed behind what it keeps, in memory or on the disk.
+// It does compare macros.
+static void keep_head(const struct jc_unit *unit, struct option_list *options)
+{
+    static const char name[] = "-DJITCACHE_HEAD=";
+    char digest[JC_KEY_STRING_SIZE], option[sizeof(name) + JC_KEY_STRING_SIZE];
+    options->failed = options->failed || !jc_head_digest(unit->closure, digest);
+    snprintf(option, sizeof(option), "%s%s", name, digest);
+    keep_option(options, option);
+    keep_option(options, "--pre-include=" OPENING_FILE);
+}
+
+// The closure's headers and, ahead of a head, the opening; no file has such a name.
+static bool make_headers(struct jc_unit *unit)
+{
+    const struct jc_closure *closure = unit->closure;
+    unit->job.headers = closure->headers;
+    unit->job.num_headers = closure->num_headers;
+    if (unit->head_size == 0)
+        return true;
+    unit->headers = calloc(closure->num_headers + 1, sizeof(*unit->headers));
+    if (!unit->headers)
+        return false;
+    if (closure->num_headers)
+        memcpy(unit->headers, closure->headers, closure->num_headers * sizeof(*unit->headers));
+    unit->headers[closure->num_headers] = (struct jc_job_header){
+        .name = OPENING_FILE, .text = opening, .size = strlen(opening)};
+    unit->job.headers = unit->headers;
+    unit->job.num_headers++;
+    return true;
+}
+
 static enum jc_result make_options(struct jc_unit *unit, struct jc_error *error)
 {
     struct option_list options = {
-        .list = calloc(unit->specialization->tmpl->num_options + 4, sizeof(char *))};
+        .list = calloc(unit->specialization->tmpl->num_options + 6, sizeof(char *))};
     if (!options.list)
         return jc_fail_memory(error);
     char arch[sizeof("-arch=") + JC_ARCH_SIZE] = "-arch=";
     keep_option(&options, strcat(arch, unit->arch));
     visit_options(unit, keep_option, &options);
+    if (unit->head_size > 0)
+        keep_head(unit, &options);
     unit->job.options = (const char *const *) options.list;
     unit->job.num_options = options.count;
     return options.failed ? jc_fail_memory(error) : JC_OK;
+}
+
+// What is there for a debugger tells headers from the source.
+static bool is_debugged(const char *option)
+{
+    return strstr(option, "-G") || strstr(option, "device-debug");
+}
+
+static enum jc_result find_head(struct jc_unit *unit, struct jc_error *error)
+{
+    const struct jc_template *tmpl = unit->specialization->tmpl;
+    bool debugged = is_debugged(unit->toolchain->append_flags);
+    for (size_t i = 0; i < tmpl->num_options; i++)
+        debugged = debugged || is_debugged(tmpl->options[i]);
+    if (!tmpl->pch || !unit->toolchain->pch || debugged)
+        return JC_OK;
+    return jc_head_find(unit->closure, &unit->head_size, &unit->head_lines, error);
 }
 
 enum jc_result jc_unit_write(struct jc_unit *unit, struct jc_error *error)
 {
     struct jc_buffer entry = {0};
     enum jc_result result = append_entry(&entry, unit->specialization, error);
+    if (result == JC_OK)
+        result = find_head(unit, error);
     if (result != JC_OK) {
         jc_buffer_finish(&entry);
         return result;
     }
+    unit->job.pch = unit->head_size > 0;
     unit->job.file = unit->specialization->tmpl->base_name;
-    unit->job.headers = unit->closure->headers;
-    unit->job.num_headers = unit->closure->num_headers;
     unit->job.entry = jc_buffer_take(&entry);
     unit->job.source = unit->job.entry ? make_source(unit, unit->job.entry) : NULL;
-    return unit->job.source ? make_options(unit, error) : jc_fail_memory(error);
+    return unit->job.source && make_headers(unit) ? make_options(unit, error)
+                                                  : jc_fail_memory(error);
 }
 
 void jc_unit_finish(struct jc_unit *unit)
@@ -485,5 +550,6 @@ void jc_unit_finish(struct jc_unit *unit)
     for (size_t i = 0; i < unit->job.num_options; i++)
         free((char *) (uintptr_t) unit->job.options[i]);
     free((void *) (uintptr_t) unit->job.options);
+    free(unit->headers);
     *unit = (struct jc_unit){0};
 }

@@ -2,6 +2,8 @@
 //
 // The unit is a prelude that defines what <jitcache.cuh> reads, the template's source under its own
 // file name and lines, and a tail that asserts that the kernel takes what the description declares.
+// Of a template with `pch` the head of the source (head.h) comes before the definitions. Nothing else
+// changes place: the order of declarations can be seen in the machine code.
 
 #ifndef JC_UNIT_H
 #define JC_UNIT_H
@@ -22,7 +24,12 @@ struct jc_unit {
     size_t text_size;
     struct jc_key key;
 
-    struct jc_job job; // after jc_unit_write
+    // After jc_unit_write. The head is what a compiler is to keep for the next variant, of size 0
+    // where the template does not want that or the toolchain cannot do it.
+    size_t head_size;
+    unsigned head_lines;
+    struct jc_job_header *headers; // where they are not the closure's alone
+    struct jc_job job;
 };
 
 // Makes the key: enough to find a record. JC_ERROR_TEMPLATE: a name expression that names no

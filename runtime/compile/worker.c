@@ -33,6 +33,7 @@
 
 struct worker {
     struct jc_nvrtc *nvrtc; // NULL until found
+    struct jc_pch pch;
     struct jc_toolchain toolchain;
     char *include_options[JC_MAX_ROOTS];
 
@@ -138,7 +139,7 @@ static bool at_work(const struct worker *worker)
 // is watched beside that of the socket, of which a child that it has forked holds a copy.
 static void *watch(void *user)
 {
-    const struct worker *worker = user;
+    struct worker *worker = user;
     struct pollfd ends[] = {{.fd = SOCKET}, {.fd = worker->parent, .events = POLLIN}};
     uint64_t next_pulse_ns = 0;
     int ended;
@@ -149,6 +150,7 @@ static void *watch(void *user)
         uint32_t mebibytes = (uint32_t) (bytes >> 20);
         if (limit > 0 && bytes > limit) {
             jc_message_send(SOCKET, JC_MESSAGE_FULL, mebibytes, 0, NULL, -1, NULL);
+            jc_pch_finish(&worker->pch);
             _exit(JC_STATUS_FULL);
         }
         if (now_ns >= next_pulse_ns) {
@@ -160,6 +162,7 @@ static void *watch(void *user)
     shutdown(SOCKET, SHUT_RDWR);
     for (int left_ms = END_MS; left_ms > 0 && !at_work(worker); left_ms -= LOOK_MS / 10)
         poll(NULL, 0, LOOK_MS / 10);
+    jc_pch_finish(&worker->pch);
     _exit(0);
 }
 
@@ -253,7 +256,8 @@ static bool work(struct worker *worker, const struct jc_message *message)
         return false;
     const char *const *options = (const char *const *) worker->include_options;
     atomic_store_explicit(&worker->at_work, true, memory_order_relaxed);
-    jc_nvrtc_compile(worker->nvrtc, &job, options, worker->toolchain.num_roots, &answer);
+    jc_nvrtc_compile(worker->nvrtc, &job, options, worker->toolchain.num_roots,
+                     &worker->pch, &answer);
     atomic_store_explicit(&worker->at_work, false, memory_order_relaxed);
     enum jc_result result = send_answer(message, &answer, &error);
     if (result != JC_OK && result != JC_ERROR_WORKER) {
@@ -303,9 +307,11 @@ int main(void)
     setenv("CUDA_CACHE_DISABLE", "1", 1);
     // NVRTC stays open to the end: its threads and its exit handlers are its own affair.
     static struct worker worker;
+    jc_pch_init(&worker.pch);
     worker.watch_error = start_watch(&worker);
     while (serve(&worker, cores))
         ;
+    jc_pch_finish(&worker.pch);
     for (size_t i = 0; i < JC_MAX_ROOTS; i++)
         free(worker.include_options[i]);
     jc_toolchain_finish(&worker.toolchain);

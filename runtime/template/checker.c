@@ -225,10 +225,14 @@ static enum jc_result check_kernel(struct checker *checker)
     place.field = "state";
     if (result == JC_OK)
         result = keep_word(checker, &place, from->state, states, &checker->view->state);
+    place.field = "pch";
+    if (result == JC_OK)
+        result = keep_word(checker, &place, from->pch, no_or_yes, &checker->view->pch);
     if (result)
         return result;
     tmpl->portable = strcmp(checker->view->arch, "portable") == 0;
     tmpl->state_per_variant = strcmp(checker->view->state, "per_variant") == 0;
+    tmpl->pch = strcmp(checker->view->pch, "true") == 0;
     return JC_OK;
 }
 

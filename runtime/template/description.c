@@ -422,6 +422,7 @@ static const struct field description_fields[] = {
     {"name_expression", read_text, offsetof(struct jc_description, name_expression)},
     {"arch", read_text, offsetof(struct jc_description, arch)},
     {"state", read_text, offsetof(struct jc_description, state)},
+    {"pch", read_text, offsetof(struct jc_description, pch)},
     {"options", read_texts, offsetof(struct jc_description, options)},
     {"include", read_texts, offsetof(struct jc_description, include)},
     {"parameters", read_parameters, 0},
@@ -606,6 +607,9 @@ char *jc_description_yaml(const struct jc_description *description)
     write_field(out, "", "name_expression", description->name_expression);
     write_field(out, "", "arch", description->arch);
     write_field(out, "", "state", description->state);
+    // Written where it says something: what the cache keeps of older descriptions stays the same.
+    if (description->pch && strcmp(description->pch, "false") != 0)
+        write_field(out, "", "pch", description->pch);
     if (description->num_options > 0)
         write_list(out, "", "options", description->options, description->num_options);
     if (description->num_include > 0)

@@ -92,6 +92,7 @@ struct jc_template {
     unsigned line; // of name_expression, else of kernel; 0: unknown
     bool portable;
     bool state_per_variant;
+    bool pch;
     const char *const *options;
     size_t num_options;
     const char *const *include; // folders, already joined with dir

@@ -4,6 +4,7 @@
 //   fill DIR              one kernel with a variant, a failed compile and a variant of one key
 //   fill DIR many COUNT   that many variants more
 //   fill DIR odd          names that could drive a terminal
+//   fill DIR kinds        the kinds of record that belong to no kernel too
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,16 @@ static void insert_failure(struct jc_cache *cache, uint64_t group, const char *l
            &text, "", "it does not compile\nas the log says");
 }
 
+// With the kernel's group, as records of a plan may have.
+static void insert_other(struct jc_cache *cache, uint64_t group, enum jc_record_kind kind,
+                         const char *lines)
+{
+    struct text text;
+    text.size = (size_t) snprintf(text.bytes, sizeof(text.bytes), "%s", lines);
+    insert(cache, (struct jc_record){.kind = kind, .group = group, .label = "sm_90a"}, &text, "",
+           "variants=3\n");
+}
+
 int main(int argc, char **argv)
 {
     struct jc_cache *cache = NULL;
@@ -92,6 +103,10 @@ int main(int argc, char **argv)
                    "kernel=plain_kernel\nregisters=40\n");
     insert_failure(cache, group, "arch=sm_90a\nparameter.n=1\n");
     insert_variant(cache, ~group, "arch=sm_90a\nparameter.n=nobody's\n", "");
+    if (argc > 2 && strcmp(argv[2], "kinds") == 0) {
+        insert_other(cache, 0, JC_RECORD_TOOLCHAIN, "jitcache-toolchain=1\n");
+        insert_other(cache, group, JC_RECORD_COVERAGE, "jitcache-coverage=1\n");
+    }
     size_t count = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
     for (size_t i = 0; i < count; i++) {
         char lines[64];

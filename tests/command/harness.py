@@ -1,21 +1,27 @@
 """Runs the command as a person or a script would, in a world of its own.
 
 Each test class has a folder of its own for cache, home and files; nothing of the caller's settings
-for the cache reaches the command. JITCACHE_COMMAND and JITCACHE_FILL name the programs under test.
+for the cache reaches the command. JITCACHE_COMMAND names the program under test, JITCACHE_PLAYER
+the same with a prewarm that is played (play.c), JITCACHE_FILL what fills a cache.
 """
+import fcntl
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 from pathlib import Path
 
 COMMAND = os.environ["JITCACHE_COMMAND"]
+PLAYER = os.environ["JITCACHE_PLAYER"]
 FILL = os.environ["JITCACHE_FILL"]
 ROOT = Path(os.environ["JITCACHE_SOURCE_ROOT"])
 TEMPLATES = ROOT / "templates"
@@ -29,6 +35,7 @@ LIMIT_S = 120
 
 class Case(unittest.TestCase):
     maxDiff = None
+    command = COMMAND
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="jitcache-command-"))
@@ -45,7 +52,7 @@ class Case(unittest.TestCase):
 
         `remark` is what it says there all the same, such as a warning."""
         options.setdefault("env", self.env)
-        done = subprocess.run([COMMAND, *map(str, words)], stdin=subprocess.DEVNULL,
+        done = subprocess.run([self.command, *map(str, words)], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S,
                               **options)
         done.out = done.stdout.decode(errors="surrogateescape")
@@ -78,16 +85,19 @@ class Case(unittest.TestCase):
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(path)
 
-    def at_terminal(self, *words, answer=b"", stop_at=None, stop_with=signal.SIGINT):
+    def at_terminal(self, *words, answer=b"", stop_at=None, stop_with=signal.SIGINT, columns=None):
         """Runs it with all three streams at a terminal: its status and what it printed.
 
-        Sends `answer` at once; sends the signal once `stop_at` was printed."""
+        Sends `answer` at once; sends the signal once something that matches `stop_at` was printed.
+        """
         try:
             pid, terminal = pty.fork()
         except OSError as error:
             self.skipTest(f"no pseudo terminal here: {error}")
         if pid == 0:
-            os.execve(COMMAND, [COMMAND, *map(str, words)], self.env)
+            if columns:
+                fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            os.execve(self.command, [self.command, *map(str, words)], self.env)
         os.write(terminal, answer)
         printed, end = b"", time.monotonic() + LIMIT_S
         while time.monotonic() < end:
@@ -100,7 +110,7 @@ class Case(unittest.TestCase):
             if not data:
                 break
             printed += data
-            if stop_at and stop_at in printed:
+            if stop_at and re.search(stop_at, printed):
                 os.kill(pid, stop_with)
                 stop_at = None
         else:

@@ -1,8 +1,14 @@
 """`prewarm` with the real NVRTC and a real cache."""
+import json
 import os
+import random
 import re
+import shlex
 import signal
+import subprocess
+import time
 import unittest
+from pathlib import Path
 
 import harness
 from harness import ROPE, SILU
@@ -58,7 +64,7 @@ class Prewarming(harness.Case):
 
     def test_json_has_the_documented_names(self):
         report = self.json("prewarm", SILU, *ARCH)
-        counts = {"planned", "compiled", "hits", "missing", "failed"}
+        counts = {"planned", "compiled", "hits", "missing", "failed", "awaited", "vouched"}
         self.assertEqual(set(report), counts | {"seconds", "interrupted", "files", "failures",
                                                 "missing_list"})
         for name in counts:
@@ -66,6 +72,7 @@ class Prewarming(harness.Case):
         self.assertIs(type(report["seconds"]), float)
         self.assertIs(report["interrupted"], False)
         self.assertEqual(set(report["files"][0]), counts | {"kernel", "file", "seconds"})
+        self.assertGreater(report["files"][0]["seconds"], 0)
 
     def test_check_finds_the_work_and_does_none_of_it(self):
         report = self.json("prewarm", SILU, *ARCH, "--check", status=1)
@@ -130,7 +137,8 @@ class Prewarming(harness.Case):
         words = ["prewarm", path, *ARCH, "--param", "good=1"]
         done = self.run_command(*words, status=1)
         self.assertEqual(done.err.count("is undefined"), 1, done.err)
-        self.assertRegex(done.err, r"\n    1 more variant of broken failed alike; -v names it\n\Z")
+        self.assertRegex(done.err, r"\njitcache: 1 more variant of broken failed alike\n\Z")
+        self.assertEqual(done.out.count("\n  failed: broken sm_90a good=true"), 2, done.out)
         done = self.run_command(*words, "-v", status=1)
         self.assertEqual(done.err.count("is undefined"), 1, done.err)
         self.assertRegex(done.err, r"(?m)^failed .* broken sm_90a good=true generic$")
@@ -156,25 +164,21 @@ class Prewarming(harness.Case):
         self.assertIn("arch=sm_90a\n", self.run_command("show", key, "--key").out)
 
     def test_a_library_between_us_and_the_compiler_counts_the_same(self):
-        count = self.folder / "count"
-        found = self.run_command("prewarm", SILU, *ARCH, "--check", "-v", status=1).err
-        real = re.search(r"NVRTC \S+ at (\S+),", found)[1]
-        self.env.update(JITCACHE_NVRTC=os.environ["JITCACHE_FORWARD_NVRTC"],
-                        JITCACHE_REAL_NVRTC=real, JITCACHE_NVRTC_COUNT=str(count))
+        before = self.forward()
         words = ["prewarm", SILU, ROPE, *ARCH, "--param", "scale_format=fp32,ue8m0"]
         compiled = self.json(*words)["compiled"]
         self.assertGreater(compiled, 0)
-        self.assertEqual(len(count.read_text().splitlines()), compiled)
+        self.assertEqual(self.forward() - before, compiled)
         self.assertEqual(self.json(*words)["compiled"], 0)
         self.run_command(*words, "--check")
-        self.assertEqual(len(count.read_text().splitlines()), compiled)
+        self.assertEqual(self.forward() - before, compiled)
 
     def test_an_include_that_cannot_be_followed_stops_every_file_before_the_first(self):
         path = self.write("computed.cu", BROKEN.replace("<jitcache.cuh>", "NAME"))
         words = ["prewarm", SILU, path, *ARCH, "--param", "good=1"]
         for more in [[], ["--json"], ["--check"]]:
             self.assertIn("computed.cu:8", self.complaint(*words, *more))
-        self.assertEqual(self.json("ls")["records"], [])
+        self.assertEqual(self.json("ls", "--kind", "variant")["records"], [])
 
     def test_an_unknown_architecture_is_told(self):
         for arch in ["sm_42", "hopper"]:
@@ -187,16 +191,214 @@ class Prewarming(harness.Case):
                                        status=2).err
             self.assertIn("/no/such/file", message)
 
-    def test_an_interrupt_ends_it_between_two_variants(self):
+    def forward(self, act=None):
+        """Puts a library before the real one, which counts and can misbehave. The count."""
+        if "JITCACHE_NVRTC_COUNT" not in self.env:
+            found = self.run_command("prewarm", SILU, *ARCH, "--check", "-v", "--dir",
+                                     self.folder / "none", status=1).err
+            self.env.update(JITCACHE_NVRTC=os.environ["JITCACHE_FORWARD_NVRTC"],
+                            JITCACHE_REAL_NVRTC=re.search(r"NVRTC \S+ at (\S+),", found)[1],
+                            JITCACHE_NVRTC_COUNT=str(self.folder / "count"))
+        self.env.pop("JITCACHE_NVRTC_ACT", None)
+        if act:
+            self.env["JITCACHE_NVRTC_ACT"] = act
+        path = self.folder / "count"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def left_running(self):
+        """Processes that have this test's folder in their environment."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if str(self.folder).encode() in path.read_bytes():
+                    found.append((path.parent / "cmdline").read_bytes())
+            except OSError:  # gone by now, or of somebody else
+                pass
+        return [each for each in found if each]
+
+    def expect_nothing_left(self):
+        end = time.monotonic() + 30
+        while self.left_running() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.left_running(), [])
+
+    def many(self, count):
+        return ["prewarm", self.write("many.cu", MANY), *ARCH, "--param",
+                "n=" + ",".join(map(str, range(count)))]
+
+    # --- several at once -------------------------------------------------------------------------
+
+    def test_a_manifest_is_compiled_and_its_next_run_takes_no_compiler(self):
+        self.write("many.cu", MANY)
+        self.write("list", f"jitcache-manifest 1\nmany.cu --param n=1,2 --arch sm_90a\n{SILU}\n"
+                           "many.cu --param n=3 --arch sm_80\n")
+        words = ["prewarm", self.folder / "list", "--arch", "sm_100", "-j", 2]
+        report = self.json(*words)
+        self.assertGreater(report["compiled"], 3)
+        self.assertEqual(report["compiled"], report["planned"])
+        archs = {(each["kernel"], each["arch"])
+                 for each in self.json("ls", "--kind", "variant")["records"]}
+        self.assertEqual(archs, {("many", "sm_90a"), ("many", "sm_80"),
+                                 ("silu_mul_fp8_quant", "sm_100a")})
+        self.env["JITCACHE_WORKER"] = "/no/such/file"
+        again = self.json(*words)
+        self.assertEqual((again["hits"], again["vouched"]), 2 * (report["planned"],))
+        self.assertIn("; complete since an earlier run\n", self.run_command(*words).out)
+
+    def test_two_runs_at_once_compile_each_variant_once(self):
+        before = self.forward()
+        words = [harness.COMMAND, *self.many(30), "--json"]
+        runs = [subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE) for _ in range(3)]
+        reports = [json.loads(run.communicate(timeout=harness.LIMIT_S)[0]) for run in runs]
+        self.assertEqual([run.returncode for run in runs], [0, 0, 0])
+        self.assertEqual(sum(each["compiled"] for each in reports), 30)
+        self.assertEqual({each["hits"] + each["compiled"] for each in reports}, {30})
+        self.assertEqual(self.forward() - before, 30)
+
+    def wait_for_compiles(self, count):
+        """Until that many have begun."""
+        end = time.monotonic() + harness.LIMIT_S
+        while self.forward() < count and time.monotonic() < end:
+            time.sleep(0.002)
+        self.assertGreaterEqual(self.forward(), count)
+
+    def test_a_run_that_is_killed_goes_on_where_it_was(self):
+        before = self.forward()
+        seed = random.Random(4)
+        for _ in range(10):
+            run = subprocess.Popen([harness.COMMAND, *self.many(100)], env=self.env,
+                                   stdout=subprocess.DEVNULL)
+            self.wait_for_compiles(self.forward() + seed.randint(1, 7))
+            run.kill()
+            run.wait()
+        self.expect_nothing_left()
+        stored = len(self.json("ls", "--kind", "variant")["records"])
+        compiled = self.forward() - before
+        self.assertGreater(stored, 0)
+        report = self.json(*self.many(100))
+        self.assertEqual((report["hits"], report["compiled"]), (stored, 100 - stored))
+        self.assertGreater(report["compiled"], 0)
+        self.assertEqual(self.forward() - before, compiled + 100 - stored)
+
+    def test_few_descriptors_are_enough(self):
+        for limit in [64, 40]:
+            done = subprocess.run(
+                ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "-", harness.COMMAND, *self.many(20),
+                 "--jobs", "32", "--dir", self.folder / str(limit), "--json"],
+                env=self.env, capture_output=True, timeout=harness.LIMIT_S, check=True)
+            self.assertEqual(json.loads(done.stdout)["compiled"], 20)
+            for line in done.stderr.splitlines():
+                self.assertTrue(line.startswith(b"jitcache: warning: "), line)
+
+    # --- from the cache --------------------------------------------------------------------------
+
+    def test_from_the_cache_gives_what_the_files_would(self):
         path = self.write("many.cu", MANY)
-        words = ["prewarm", path, *ARCH, "--param", MANY_VALUES]
+        words = ["prewarm", path, SILU, "--param", "n=1,2"]
+        planned = self.json(*words, *ARCH)["planned"]
+        os.unlink(path)
+        self.assertEqual(self.json("prewarm", "--from-cache", "--check")["hits"], planned)
+        report = self.json("prewarm", "--from-cache", "--arch", "sm_100")
+        self.assertEqual((report["compiled"], report["files"]), (planned, []))
+        self.write("many.cu", MANY)
+        self.assertEqual(self.json(*words, "--arch", "sm_100")["hits"], planned)
+
+    def test_an_empty_cache_has_nothing_to_give(self):
+        self.run_command("prewarm", SILU, *ARCH)
+        self.run_command("clear", "--yes")
+        self.complaint("prewarm", "--from-cache")
+
+    def test_digits_of_a_key_choose_one_variant(self):
+        self.run_command(*self.many(5))
+        key = self.json("ls", "--kind", "variant")["records"][2]["key"]
+        self.run_command("clear", "--yes")
+        report = self.json(*self.many(5), "--key", key[:12].upper())
+        self.assertEqual((report["planned"], report["compiled"]), (1, 1))
+        self.assertEqual([each["key"] for each in self.json("ls", "--kind", "variant")["records"]],
+                         [key])
+        unlike = key[:12].translate(str.maketrans("0123456789abcdef", "123456789abcdef0"))
+        self.assertIn(unlike, self.complaint(*self.many(5), "--key", unlike))
+        self.complaint("prewarm", "--from-cache", "--key", unlike)
+
+    # --- what goes wrong -------------------------------------------------------------------------
+
+    def test_a_compiler_that_crashes_costs_one_variant_and_its_command_tries_it(self):
+        marked = self.write("marked.cu", MANY.replace("many", "marked"))
+        words = ["prewarm", self.many(1)[1], marked, *ARCH, "--param", "n=0,1,2"]
+        self.forward("segv@void marked")
+        done = self.run_command(*words, status=1)
+        self.assertIn("3 compiled, 3 failed", done.out)
+        self.assertEqual(sorted(re.findall(r"(?m)^  failed: marked sm_90a n=(\d) generic$",
+                                           done.out)), ["0", "1", "2"])
+        commands = re.findall(r"(?m)^    .*\b(jitcache prewarm .*)$", done.err)
+        self.assertEqual(len(set(commands)), 3, done.err)
+        self.forward()
+        for command in commands:
+            program, *told = shlex.split(command)
+            self.assertEqual(program, "jitcache")
+            self.assertIn("1 planned, 0 hits, 1 compiled", self.run_command(*told).out)
+        self.assertEqual(self.json(*words)["hits"], 6)
+        self.expect_nothing_left()
+
+    def test_a_compile_that_takes_too_long_is_ended(self):
+        marked = self.write("marked.cu", MANY.replace("many", "marked"))
+        self.forward("hang@void marked")
+        words = ["prewarm", marked, self.many(1)[1], *ARCH, "--param", "n=0", "--timeout", "1.5"]
+        begin = time.monotonic()
+        done = self.run_command(*words, status=1)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertIn("1 compiled, 1 failed", done.out)
+        self.assertRegex(done.err, r"(?m)^    .*jitcache prewarm .*--key \w+")
+        self.expect_nothing_left()
+
+    def test_a_worker_that_is_missing_is_told_once_and_only_where_it_is_needed(self):
+        self.run_command(*self.many(3))
+        self.env["JITCACHE_WORKER"] = "/no/such/file"
+        self.run_command(*self.many(3))
+        self.assertIn("/no/such/file", self.complaint(*self.many(4)))
+
+    # --- signals ---------------------------------------------------------------------------------
+
+    def test_an_interrupt_ends_it_at_once(self):
+        words = ["prewarm", self.write("many.cu", MANY), *ARCH, "--param", MANY_VALUES]
         for number in [signal.SIGINT, signal.SIGTERM]:
-            status, text = self.at_terminal(*words, stop_at=b"/400]", stop_with=number)
+            status, text = self.at_terminal(*words, stop_at=rb"\[ *[1-9]\d*/400\]",
+                                            stop_with=number)
             self.assertEqual(status, 128 + number, text)
-            self.assertIn("interrupted", text)
-            compiled = int(re.search(r"(\d+) compiled", text)[1])
-            self.assertLess(compiled, 400)
+            self.assertIn("run the same command again to go on", text)
+            self.assertLess(int(re.search(r"(\d+) compiled", text)[1]), 400)
+            self.expect_nothing_left()
         self.assertGreater(self.json("stats")["total"]["variants"], 0)
+
+    def test_an_interrupt_does_not_wait_for_a_compile_that_hangs(self):
+        self.forward("hang")
+        begin = time.monotonic()
+        status, text = self.at_terminal(*self.many(4), stop_at=rb"\d compiling")
+        self.assertEqual(status, 130, text)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.expect_nothing_left()
+
+    def test_one_that_is_stopped_goes_on_when_it_is_told_to(self):
+        before = self.forward()
+        hold = Path(self.write("hold", ""))
+        run = subprocess.Popen([harness.COMMAND, *self.many(20), "--json"],
+                               env={**self.env, "JITCACHE_NVRTC_HOLD": str(hold)},
+                               stdout=subprocess.PIPE)
+        self.addCleanup(run.kill)
+        self.wait_for_compiles(before + 1)
+        run.send_signal(signal.SIGSTOP)  # SIGTSTP stops nobody who has no shell to go on from
+        self.assertTrue(os.WIFSTOPPED(os.waitpid(run.pid, os.WUNTRACED)[1]))
+        hold.unlink()
+        run.send_signal(signal.SIGCONT)
+        report = json.loads(run.communicate(timeout=harness.LIMIT_S)[0])
+        self.assertEqual((report["compiled"], report["failed"]), (20, 0))
+
+    def test_without_standard_streams_it_compiles_all_the_same(self):
+        done = subprocess.run([harness.COMMAND, *self.many(5)], env=self.env,
+                              timeout=harness.LIMIT_S,
+                              preexec_fn=lambda: [os.close(stream) for stream in range(3)])
+        self.assertEqual(done.returncode, 2)  # the summary was lost
+        self.assertEqual(self.json("stats")["total"]["variants"], 5)
 
 
 if __name__ == "__main__":

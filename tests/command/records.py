@@ -26,6 +26,27 @@ class Records(harness.Case):
                          [("failure", "n=1"), ("template", "-"), ("variant", "n=1"),
                           ("variant", "n=nobody's")])
 
+    def test_records_of_no_kernel_are_listed_and_count_for_none(self):
+        self.fill()
+        before = self.json("stats")
+        self.fill("kinds")
+        lines = [line.split() for line in self.run_command("ls").out.splitlines()]
+        for kind in ["toolchain", "coverage"]:
+            record, = self.json("ls", "--kind", kind)["records"]
+            self.assertEqual((record["kind"], record["kernel"]), (kind, "-"))
+            self.assertIn([kind, "-"], [line[1:3] for line in lines])
+            text = self.run_command("show", record["key"]).out
+            self.assertRegex(text, rf"kind +{kind}\nkernel +-\n")
+            self.assertIn(f"\n  jitcache-{kind}=1\n", text)
+            self.assertNotIn("bytes of source", text)
+        self.assertEqual(len(self.json("ls", "--kernel", "plain_kernel")["records"]), 3)
+        after = self.json("stats")
+        self.assertEqual([{**each, "newest_ms": 0} for each in after["kernels"]],
+                         [{**each, "newest_ms": 0} for each in before["kernels"]])
+        self.assertEqual(after["total"]["variants"], before["total"]["variants"])
+        self.assertEqual(after["cache"]["records"], before["cache"]["records"] + 2)
+        self.assertEqual(self.json("clear", "--yes")["removed"], 6)
+
     def test_ls_filters_by_kernel_architecture_and_kind(self):
         self.fill()
         for words, count in [(["--kernel", "plain_kernel"], 3), (["--kernel", "plain_*"], 3),

@@ -1054,7 +1054,7 @@ struct foreign {
 static bool keep_key(void *user, const struct jc_prewarm_event *event)
 {
     struct foreign *foreign = user;
-    if (event->outcome != JC_PREWARM_FAILED) {
+    if (event->variant && event->outcome != JC_PREWARM_FAILED) {
         foreign->key = event->key;
         foreign->found = true;
     }
@@ -1074,6 +1074,7 @@ static void find_foreign(struct session *session, struct jc_record *record)
                    jc_context_prewarm(session->context, plan,
                                       jc_prewarm_params(.capabilities = &capability,
                                                         .num_capabilities = 1,
+                                                        .retry = true, // looks at each
                                                         .progress = keep_key, .user = &foreign),
                                       &report, &session->error),
                    JC_OK, "");

@@ -1,0 +1,370 @@
+#include "coverage.h"
+
+#include <search.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "output.h"
+
+// More of them hide the first.
+#define MAX_WRONG 20
+
+struct jc_coverage_file {
+    char *path;
+    struct jc_template *tmpl; // NULL: it does not read, which was told
+};
+
+// Where an item was asked for.
+struct jc_coverage_place {
+    const char *manifest; // NULL: on the command line
+    unsigned line;
+};
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const struct jc_coverage_file *) a)->path,
+                  ((const struct jc_coverage_file *) b)->path);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct jc_key));
+}
+
+// --- templates -----------------------------------------------------------------------------------
+
+// The template of a file, however many lines name it. NULL where it does not read; that is told the
+// first time, behind `where`.
+static struct jc_template *take_template(struct jc_coverage *coverage, const char *path,
+                                         const char *where)
+{
+    struct jc_coverage_file wanted = {.path = (char *) (uintptr_t) path};
+    struct jc_coverage_file *const *found = tfind(&wanted, &coverage->by_path, compare_files);
+    if (found)
+        return (*found)->tmpl;
+    struct jc_coverage_file *file = jc_allocate(1, sizeof(*file));
+    struct jc_error error;
+    file->path = jc_copy_text(path, strlen(path));
+    if (jc_template_create(jc_template_params(.file = path), &file->tmpl, &error))
+        jc_complain("%s%s", where, error.text);
+    coverage->files = jc_grow(coverage->files, coverage->num_files, sizeof(*coverage->files));
+    coverage->files[coverage->num_files++] = file;
+    if (!tsearch(file, &coverage->by_path, compare_files))
+        jc_complain("out of memory"); // then it is read again the next time
+    return file->tmpl;
+}
+
+// --- items ---------------------------------------------------------------------------------------
+
+static int compare_settings(const void *a, const void *b)
+{
+    return strcmp(((const struct jc_setting *) a)->name, ((const struct jc_setting *) b)->name);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *) a, *(const char *const *) b);
+}
+
+static void put_settings(FILE *stream, const char *kind, const struct jc_setting *settings,
+                         size_t count)
+{
+    struct jc_setting *sorted = jc_allocate(count, sizeof(*sorted));
+    if (count) {
+        memcpy(sorted, settings, count * sizeof(*sorted));
+        qsort(sorted, count, sizeof(*sorted), compare_settings);
+    }
+    for (size_t i = 0; i < count; i++)
+        fprintf(stream, "%s%c%s%c%s%c", kind, 0, sorted[i].name, 0, sorted[i].value, 0);
+    free(sorted);
+}
+
+static void put_texts(FILE *stream, const char *kind, const char *const *texts, size_t count)
+{
+    const char **sorted = jc_allocate(count, sizeof(*sorted));
+    if (count) {
+        memcpy(sorted, texts, count * sizeof(*sorted));
+        qsort(sorted, count, sizeof(*sorted), compare_texts);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(sorted[i - 1], sorted[i]) != 0)
+            fprintf(stream, "%s%c%s%c", kind, 0, sorted[i], 0);
+    free(sorted);
+}
+
+// Whether the same was asked for before: the same file, settings and architectures, in whatever
+// order they are written.
+static bool is_known(struct jc_coverage *coverage, const struct jc_template *tmpl,
+                     const struct jc_plan_params *params, const struct jc_prewarm_item *item)
+{
+    char *text = NULL, *real = realpath(jc_template_file(tmpl), NULL);
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream) {
+        free(real);
+        return false;
+    }
+    fprintf(stream, "%s%c", real ? real : jc_template_file(tmpl), 0);
+    put_settings(stream, "--param", params->parameters, params->num_parameters);
+    put_settings(stream, "--range", params->ranges, params->num_ranges);
+    put_texts(stream, "--without", params->without, params->num_without);
+    put_texts(stream, "--arch", item->capabilities, item->num_capabilities);
+    fclose(stream);
+    free(real);
+    struct jc_key *key = jc_allocate(1, sizeof(*key));
+    *key = text ? jc_key_of(text, size) : (struct jc_key){0};
+    bool known = tfind(key, &coverage->known, compare_keys) != NULL;
+    if (known || !tsearch(key, &coverage->known, compare_keys))
+        free(key);
+    free(text);
+    return known;
+}
+
+// Plans a template as a selection says. Takes over the item's architectures.
+static int add_item(struct jc_coverage *coverage, const struct jc_selection *selection,
+                    const struct jc_template *tmpl, struct jc_prewarm_item item,
+                    struct jc_coverage_place place)
+{
+    struct jc_plan_params params;
+    struct jc_plan *plan = NULL;
+    jc_selection_params_init(selection, tmpl, &params);
+    bool known = is_known(coverage, tmpl, &params, &item);
+    jc_selection_params_finish(&params);
+    int status = known ? JC_STATUS_DONE : jc_selection_plan(selection, tmpl, &plan);
+    if (known || status) {
+        free((void *) (uintptr_t) item.capabilities);
+        return status;
+    }
+    item.plan = plan;
+    coverage->items = jc_grow(coverage->items, coverage->num_items, sizeof(item));
+    coverage->places = jc_grow(coverage->places, coverage->num_items, sizeof(place));
+    coverage->places[coverage->num_items] = place;
+    coverage->items[coverage->num_items++] = item;
+    return JC_STATUS_DONE;
+}
+
+static const char *const *copy_archs(const char *const *archs, size_t count)
+{
+    const char **copy = jc_allocate(count, sizeof(*copy));
+    if (count)
+        memcpy(copy, archs, count * sizeof(*copy));
+    return copy;
+}
+
+static struct jc_prewarm_item item_of_command_line(const struct jc_coverage *coverage)
+{
+    return (struct jc_prewarm_item){
+        .capabilities = copy_archs(coverage->archs, coverage->num_archs),
+        .num_capabilities = coverage->num_archs,
+    };
+}
+
+// --- manifests -----------------------------------------------------------------------------------
+
+static int take_options(struct jc_selection *selection, struct jc_prewarm_item *item,
+                        const struct jc_manifest_entry *entry)
+{
+    static const int options[] = {
+        [JC_MANIFEST_PARAM] = JC_OPTION_PARAM,
+        [JC_MANIFEST_RANGE] = JC_OPTION_RANGE,
+        [JC_MANIFEST_WITHOUT] = JC_OPTION_WITHOUT,
+    };
+    const char **archs = NULL;
+    int status = JC_STATUS_DONE;
+    for (size_t i = 0; i < entry->num_options && !status; i++) {
+        const struct jc_manifest_option *option = &entry->options[i];
+        if (option->name != JC_MANIFEST_ARCH) {
+            status = jc_selection_add(selection, NULL, options[option->name], option->value);
+            continue;
+        }
+        archs = jc_grow(archs, item->num_capabilities, sizeof(*archs));
+        archs[item->num_capabilities++] = option->value;
+    }
+    item->capabilities = archs;
+    return status;
+}
+
+static int add_entry(struct jc_coverage *coverage, const struct jc_manifest *manifest,
+                     const struct jc_manifest_entry *entry)
+{
+    struct jc_selection selection = {.where = entry->where};
+    struct jc_prewarm_item item = {0};
+    struct jc_template *tmpl = take_template(coverage, entry->file, entry->where);
+    int status = tmpl ? take_options(&selection, &item, entry) : JC_STATUS_WRONG_USE;
+    if (!status)
+        status = jc_selection_share(&selection, &tmpl, 1);
+    if (!status && item.num_capabilities == 0) {
+        item = item_of_command_line(coverage);
+        if (item.num_capabilities == 0)
+            status = jc_complain("%sno architecture to compile for; add --arch sm_90a, or that of"
+                                 " your GPU, to the line, or to the command line for all lines"
+                                 " without", entry->where);
+    }
+    if (!status)
+        status = add_item(coverage, &selection, tmpl, item,
+                          (struct jc_coverage_place){manifest->file, manifest->line});
+    else
+        free((void *) (uintptr_t) item.capabilities);
+    jc_selection_finish(&selection);
+    return status;
+}
+
+static int add_manifest(struct jc_coverage *coverage, const char *file)
+{
+    coverage->manifests = jc_grow(coverage->manifests, coverage->num_manifests,
+                                  sizeof(*coverage->manifests));
+    struct jc_manifest *manifest = &coverage->manifests[coverage->num_manifests++];
+    struct jc_manifest_entry entry;
+    unsigned wrong = 0;
+    if (jc_manifest_open(manifest, file))
+        return JC_STATUS_WRONG_USE;
+    for (int taken; (taken = jc_manifest_next(manifest, &entry)) != JC_MANIFEST_END;) {
+        if (taken == JC_MANIFEST_ENTRY && !add_entry(coverage, manifest, &entry))
+            continue;
+        if (++wrong == MAX_WRONG && manifest->at < manifest->size)
+            return jc_complain("%s: %d lines are wrong; the rest of it was not read", file,
+                               MAX_WRONG);
+    }
+    return wrong ? JC_STATUS_WRONG_USE : JC_STATUS_DONE;
+}
+
+// --- the command line ----------------------------------------------------------------------------
+
+static int add_templates(struct jc_coverage *coverage, struct jc_template *const *templates,
+                         size_t count)
+{
+    int status = jc_selection_share(&coverage->selection, templates, count);
+    for (size_t i = 0; i < count && !status; i++)
+        status = add_item(coverage, &coverage->selection, templates[i],
+                          item_of_command_line(coverage), (struct jc_coverage_place){NULL, 0});
+    return status;
+}
+
+static int check_use(const struct jc_coverage *coverage, size_t num_templates)
+{
+    const struct jc_selection *selection = &coverage->selection;
+    const char *option = selection->num_parameters ? "--param"
+                         : selection->num_ranges   ? "--range"
+                         : selection->num_without  ? "--without"
+                                                   : NULL;
+    if (num_templates == 0 && option)
+        return jc_options_misuse(coverage->command, "%s is for templates on the command line, and"
+                                 " there are manifests only; write it on their lines", option);
+    if (num_templates && coverage->num_archs == 0)
+        return jc_options_misuse(coverage->command, "no architecture to compile for; add --arch"
+                                 " sm_90a for Hopper, or that of your GPU");
+    return JC_STATUS_DONE;
+}
+
+int jc_coverage_read(struct jc_coverage *coverage, char *const *files, size_t num_files)
+{
+    struct jc_template **templates = jc_allocate(num_files, sizeof(struct jc_template *));
+    bool *manifest = jc_allocate(num_files, sizeof(*manifest));
+    size_t num_templates = 0, num_read = 0;
+    int status;
+    for (size_t i = 0; i < num_files; i++)
+        num_templates += !(manifest[i] = jc_manifest_is(files[i]));
+    status = check_use(coverage, num_templates);
+    bool misused = status != JC_STATUS_DONE;
+    for (size_t i = 0; i < num_files && !misused; i++) {
+        if (manifest[i])
+            continue;
+        templates[num_read] = take_template(coverage, files[i], "");
+        if (templates[num_read])
+            num_read++;
+        else
+            status = JC_STATUS_WRONG_USE;
+    }
+    if (!status && num_templates)
+        status = add_templates(coverage, templates, num_read);
+    for (size_t i = 0; i < num_files && !misused; i++)
+        if (manifest[i] && add_manifest(coverage, files[i]))
+            status = JC_STATUS_WRONG_USE;
+    free(manifest);
+    free(templates);
+    if (!status && coverage->num_items == 0)
+        status = jc_complain("%s: names no template; a line is what one would write behind"
+                             " jitcache prewarm", files[0]);
+    return status;
+}
+
+// --- architectures -------------------------------------------------------------------------------
+
+static bool is_among(const char *const *archs, size_t count, const char *arch)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(archs[i], arch) == 0)
+            return true;
+    return false;
+}
+
+// False where the next would fail alike: without a compiler.
+static bool check_arch(const struct jc_coverage *coverage, size_t index, const char *asked,
+                       struct jc_context *context, int *status)
+{
+    const struct jc_coverage_place *place = &coverage->places[index];
+    char arch[JC_ARCH_SIZE];
+    struct jc_error error;
+    enum jc_result result = jc_context_arch(context, jc_plan_template(coverage->items[index].plan),
+                                            asked, arch, &error);
+    bool of_arch = result == JC_ERROR_INVALID_ARGUMENT || result == JC_ERROR_UNSUPPORTED;
+    if (of_arch && place->manifest)
+        *status = jc_complain("%s:%u: %s", place->manifest, place->line, error.text);
+    else if (result)
+        *status = jc_complain("%s", error.text);
+    return !result || of_arch;
+}
+
+int jc_coverage_check(const struct jc_coverage *coverage, struct jc_context *context)
+{
+    const char **checked = NULL;
+    size_t num_checked = 0;
+    int status = JC_STATUS_DONE;
+    bool usable = true;
+    for (size_t i = 0; i < coverage->num_items && usable; i++) {
+        const struct jc_prewarm_item *item = &coverage->items[i];
+        for (size_t j = 0; j < item->num_capabilities && usable; j++) {
+            const char *asked = item->capabilities[j];
+            if (is_among(checked, num_checked, asked))
+                continue;
+            checked = jc_grow(checked, num_checked, sizeof(*checked));
+            checked[num_checked++] = asked;
+            usable = check_arch(coverage, i, asked, context, &status);
+        }
+    }
+    free(checked);
+    return status;
+}
+
+static void leave(void *file)
+{
+    (void) file;
+}
+
+void jc_coverage_finish(struct jc_coverage *coverage)
+{
+    for (size_t i = 0; i < coverage->num_items; i++) {
+        struct jc_plan *plan = (struct jc_plan *) (uintptr_t) coverage->items[i].plan;
+        jc_plan_destroy(&plan);
+        free((void *) (uintptr_t) coverage->items[i].capabilities);
+    }
+    jc_selection_finish(&coverage->selection);
+    tdestroy(coverage->known, free);
+    tdestroy(coverage->by_path, leave);
+    for (size_t i = 0; i < coverage->num_files; i++) {
+        jc_template_destroy(&coverage->files[i]->tmpl);
+        free(coverage->files[i]->path);
+        free(coverage->files[i]);
+    }
+    for (size_t i = 0; i < coverage->num_manifests; i++)
+        jc_manifest_finish(&coverage->manifests[i]);
+    free(coverage->files);
+    free(coverage->items);
+    free(coverage->places);
+    free(coverage->manifests);
+    free(coverage->archs);
+    *coverage = (struct jc_coverage){0};
+}
