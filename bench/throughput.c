@@ -343,7 +343,7 @@ static void run_point(const struct course *course, size_t workers, struct figure
             bench_add(&processes->measured, measure_prewarm(workers, variants));
         bench_add(&threads->measured, measure_threads(few, workers, course->per_worker));
     }
-    snprintf(processes->name, sizeof(processes->name), "%zu workers", workers);
+    snprintf(processes->name, sizeof(processes->name), "%zu at a time", workers);
     snprintf(threads->name, sizeof(threads->name), "%zu threads", workers);
     processes->unit = threads->unit = "/s";
     processes->limit = OF_BARE;
@@ -355,7 +355,7 @@ static bool limit_rate(const struct figure *of, size_t workers, struct figure *f
 {
     if (workers != 16 || sysconf(_SC_NPROCESSORS_ONLN) < 16)
         return false;
-    *figure = (struct figure){.name = "16 workers on 16 cores", .unit = "/s",
+    *figure = (struct figure){.name = "16 at a time on 16 cores", .unit = "/s",
                               .limit = AT_16_WORKERS};
     for (size_t i = 0; i < of->measured.count; i++)
         bench_add(&figure->measured, of->measured.values[i]);
