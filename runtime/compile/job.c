@@ -226,11 +226,17 @@ enum jc_result jc_message_receive(int socket, struct jc_message *message, struct
     return result;
 }
 
+void jc_message_let_go(struct jc_message *message)
+{
+    if (message->kept >= 0)
+        close(message->kept);
+    message->kept = -1;
+}
+
 void jc_message_finish(struct jc_message *message)
 {
     free(message->data);
-    if (message->kept >= 0)
-        close(message->kept);
+    jc_message_let_go(message);
     *message = (struct jc_message){.kept = -1};
 }
 

@@ -75,7 +75,10 @@ enum jc_result jc_message_send(int socket, enum jc_message_type type, uint32_t n
 // On failure the message is empty.
 enum jc_result jc_message_receive(int socket, struct jc_message *message, struct jc_error *error);
 
-// Closes what was kept, too. Accepts an empty one.
+// Closes what was kept; the rest stays.
+void jc_message_let_go(struct jc_message *message);
+
+// Lets go of what was kept, too. Accepts an empty one.
 void jc_message_finish(struct jc_message *message);
 
 // Writes the packet of a message without content, for where no more than send may be called: in a

@@ -247,7 +247,10 @@ static enum jc_result send_answer(const struct jc_message *question,
     return result;
 }
 
-static bool work(struct worker *worker, const struct jc_message *message)
+// The lock of a job's flight travels in the message, and is held for as long as the compiler is at
+// work. It is let go before the answer is sent: the leader has it too, until it has stored what
+// comes back, and whoever finds it free after that is to find no copy of it left here.
+static bool work(struct worker *worker, struct jc_message *message)
 {
     struct jc_job job;
     struct jc_job_answer answer;
@@ -258,6 +261,7 @@ static bool work(struct worker *worker, const struct jc_message *message)
     atomic_store_explicit(&worker->at_work, true, memory_order_relaxed);
     jc_nvrtc_compile(worker->nvrtc, &job, options, worker->toolchain.num_roots,
                      &worker->pch, &answer);
+    jc_message_let_go(message);
     atomic_store_explicit(&worker->at_work, false, memory_order_relaxed);
     enum jc_result result = send_answer(message, &answer, &error);
     if (result != JC_OK && result != JC_ERROR_WORKER) {
@@ -270,7 +274,6 @@ static bool work(struct worker *worker, const struct jc_message *message)
     return result == JC_OK;
 }
 
-// The lock of a job's flight travels in the message and is closed with it, after the answer.
 static bool serve(struct worker *worker, uint32_t cores)
 {
     struct jc_message message;
