@@ -341,7 +341,8 @@ static void run_point(const struct course *course, size_t workers, struct figure
         bench_add(&processes->control, measure_bare(jobs, workers, variants));
         if (round % 2 == 1)
             bench_add(&processes->measured, measure_prewarm(workers, variants));
-        bench_add(&threads->measured, measure_threads(few, workers, course->per_worker));
+        if (round % 2 == 0)
+            bench_add(&threads->measured, measure_threads(few, workers, course->per_worker));
     }
     snprintf(processes->name, sizeof(processes->name), "%zu at a time", workers);
     snprintf(threads->name, sizeof(threads->name), "%zu threads", workers);

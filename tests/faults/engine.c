@@ -144,9 +144,22 @@ static int prewarm_in_little_space(void)
                                               .max_bytes = UINT64_C(256) << 20});
 }
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+
 static void address_space_of_512_mib_is_enough(void **state)
 {
     (void) state;
+#ifdef SANITIZED
+    print_message("not tried under a sanitizer, which takes terabytes of it\n");
+    skip();
+#endif
     run(prewarm_in_little_space);
     check_records();
 }
