@@ -15,7 +15,7 @@ struct samples {
 // One thing that was measured, beside its control of the same run.
 struct figure {
     char name[64];
-    const char *unit; // "us", "ns" or "KiB"
+    const char *unit; // "us", "ns" or "KiB"; or "/s", and then the limit is the least to be reached
     double limit;     // 0: none
     bool over_control; // the limit is for what is added to the control
     bool times_control; // the limit is a multiple of the control

@@ -5,7 +5,9 @@
 //   JITCACHE_NVRTC_COUNT  a file that gets one line for each nvrtcCompileProgram: the options
 //   JITCACHE_NVRTC_SPANS  a file that gets a line when an nvrtcCompileProgram begins, and one when
 //                         it ends: "begin" or "end", a number that no other compile has, a digest
-//                         of the source and the options, CLOCK_MONOTONIC in nanoseconds
+//                         of the source and the options, CLOCK_MONOTONIC in nanoseconds, the
+//                         process and its parent as /proc counts them. "again" instead of "begin":
+//                         another process is compiling the same at that moment
 //   JITCACHE_NVRTC_ACT    what nvrtcCompileProgram does instead, see `acts` below; followed by
 //                         ":FILE" it does so as long as that file is not there, and makes it;
 //                         followed by "@TEXT" it does so if the program's source contains that
@@ -200,17 +202,37 @@ static uint64_t digest(uint64_t hash, const char *text)
 struct span {
     uint64_t number;
     uint64_t digest;
+    int pid, parent;
+    int lock; // of a byte of the file of spans, for as long as this compile or its process lasts
 };
 
 static void mark(const struct span *span, const char *what)
 {
     struct timespec now;
-    char line[128];
+    char line[160];
     clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(line, sizeof(line), "%s %016" PRIx64 " %016" PRIx64 " %" PRIu64 "\n", what,
+    snprintf(line, sizeof(line), "%s %016" PRIx64 " %016" PRIx64 " %" PRIu64 " %d %d\n", what,
              span->number, span->digest,
-             (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec);
+             (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec, span->pid, span->parent);
     append("JITCACHE_NVRTC_SPANS", line);
+}
+
+// In the numbers of whoever mounted /proc, which a PID namespace leaves as it is.
+static void read_numbers(struct span *span)
+{
+    FILE *stream = fopen("/proc/self/stat", "r");
+    if (!stream || fscanf(stream, "%d %*s %*c %d", &span->pid, &span->parent) != 2)
+        abort();
+    fclose(stream);
+}
+
+// Whether nobody else is compiling the same.
+static bool take_lock(struct span *span)
+{
+    const char *file = getenv("JITCACHE_NVRTC_SPANS");
+    struct flock lock = {.l_type = F_WRLCK, .l_start = (off_t) (span->digest >> 2), .l_len = 1};
+    span->lock = file ? open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    return span->lock < 0 || fcntl(span->lock, F_OFD_SETLK, &lock) == 0;
 }
 
 // A process number would not do: the compiles of several PID namespaces come together in one file.
@@ -222,8 +244,16 @@ static struct span begin(program made, int num_options, const char *const *optio
     span.digest = digest(UINT64_C(0xcbf29ce484222325), source_of(made));
     for (int i = 0; i < num_options; i++)
         span.digest = digest(span.digest, options[i]);
-    mark(&span, "begin");
+    read_numbers(&span);
+    mark(&span, take_lock(&span) ? "begin" : "again");
     return span;
+}
+
+static void end(const struct span *span)
+{
+    mark(span, "end");
+    if (span->lock >= 0)
+        close(span->lock);
 }
 
 // --- what it does instead ------------------------------------------------------------------------
@@ -285,6 +315,11 @@ static int vanish(void)
     return 11;
 }
 
+static int leave(void)
+{
+    _exit(0);
+}
+
 static int fail(void)
 {
     return 11; // NVRTC_ERROR_INTERNAL_ERROR
@@ -296,6 +331,7 @@ static const struct act {
 } acts[] = {
     {"abort", crash},
     {"eat", eat},       // all the memory it gets, up to 6 GiB
+    {"exit", leave},
     {"fail", fail},
     {"hang", hang},
     {"kill", vanish},   // as the kernel does where memory runs out
@@ -371,6 +407,6 @@ EXPORT int nvrtcCompileProgram(program made, int num_options, const char *const 
     hold();
     const struct act *act = find_act(made);
     int result = act ? act->does() : compile(made, num_options, options);
-    mark(&span, "end");
+    end(&span);
     return result;
 }
