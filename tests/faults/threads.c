@@ -96,7 +96,7 @@ static void threads_get_nothing_wrong(void **state)
 #ifdef SANITIZED
 #define CROWD 8
 #else
-#define CROWD 64
+#define CROWD 24
 #endif
 #define TURNS 5
 
