@@ -92,7 +92,9 @@ struct jc_warmup_report {
 };
 
 // Makes every variant loaded that a call within the kernel's ranges can reach; see jc_plan_create.
-// One that fails does not stop the others: the result is then that of the first one, with its text.
+// What the cache has is loaded first; the rest is compiled, as many at a time as there may be
+// workers, and loaded as it comes. One that fails does not stop the others: the result is then that
+// of the first one in the plan's order, with its text.
 // JC_ERROR_INVALID_ARGUMENT: an argument that is needed has neither range nor typical value, and is
 // not bound. And the errors of jc_plan_create and jc_kernel_create. `report` may be NULL.
 // Threads: safe. The driver, though, waits with a load until the device has finished what it is at,
