@@ -116,6 +116,9 @@ struct jc_compiler_answer {
     // ran; JC_ERROR_IO, there was no descriptor or memory for the answer.
     struct jc_job_answer job;
     bool lasting; // the same job would end the same: it failed by itself, not by what is around it
+    // The limit that it ran into, of time or of memory; 0: of another kind. With more it may end
+    // well.
+    uint64_t limit_ns, limit_bytes;
 };
 
 // Hands out the answer to a job, waiting for one up to `wait_ns`; release it with
