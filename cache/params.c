@@ -11,19 +11,13 @@
 enum jc_result jc_params_copy(void *params, size_t size, const void *given, const char *name,
                               struct jc_error *error)
 {
-    return jc_params_copy_grown(params, size, size, given, name, error);
-}
-
-enum jc_result jc_params_copy_grown(void *params, size_t size, size_t first_size, const void *given,
-                                    const char *name, struct jc_error *error)
-{
     size_t given_size = size;
     memset(params, 0, size);
     if (!given)
         return JC_OK;
     memcpy(&given_size, given, sizeof(given_size));
     if (given_size == 0)
-        given_size = first_size;
+        given_size = size;
     if (given_size < sizeof(given_size) || given_size > MOST_BYTES)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "%s.size is %zu; set it to sizeof(struct %s), or to 0", name, given_size,

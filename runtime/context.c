@@ -84,9 +84,7 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     *out = NULL;
     struct jc_environment environment;
     enum jc_result result =
-        jc_params_copy_grown(&params, sizeof(params),
-                             offsetof(struct jc_context_params, max_workers), given,
-                             "jc_context_params", error);
+        jc_params_copy(&params, sizeof(params), given, "jc_context_params", error);
     if (result == JC_OK)
         result = jc_environment_read(&environment, error);
     if (result != JC_OK)

@@ -294,9 +294,8 @@ enum jc_result jc_prewarm_run(struct jc_context *context, struct jc_batch *batch
 enum jc_result jc_prewarm_check_params(const struct jc_prewarm_params *given,
                                        struct jc_prewarm_params *params, struct jc_error *error)
 {
-    enum jc_result result = jc_params_copy_grown(
-        params, sizeof(*params), offsetof(struct jc_prewarm_params, background), given,
-        "jc_prewarm_params", error);
+    enum jc_result result =
+        jc_params_copy(params, sizeof(*params), given, "jc_prewarm_params", error);
     if (result != JC_OK)
         return result;
     size_t digits = params->key ? strspn(params->key, "0123456789abcdef") : 0;

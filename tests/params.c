@@ -43,24 +43,6 @@ static void null_and_size_0_stand_for_this_version(void **state)
     assert_int_equal(params.limit, 7);
 }
 
-static void size_0_stands_for_the_first_version_of_a_struct_that_has_grown(void **state)
-{
-    (void) state;
-    struct later_params params;
-    // What lies behind the struct of a program that knows the first version is not its field.
-    struct later_params given = {.now = {.name = "x", .limit = 7}, .more = 1};
-    memset(&params, 0xff, sizeof(params));
-    assert_int_equal(jc_params_copy_grown(&params, sizeof(params), sizeof(params.now), &given,
-                                          "jc_some_params", &error), JC_OK);
-    assert_string_equal(params.now.name, "x");
-    assert_int_equal(params.now.limit, 7);
-    assert_int_equal(params.more, 0);
-    given.now.size = sizeof(given);
-    assert_int_equal(jc_params_copy_grown(&params, sizeof(params), sizeof(params.now), &given,
-                                          "jc_some_params", &error), JC_OK);
-    assert_int_equal(params.more, 1);
-}
-
 static void fields_that_an_older_version_does_not_have_are_zero(void **state)
 {
     (void) state;
@@ -101,7 +83,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(null_and_size_0_stand_for_this_version),
-        cmocka_unit_test(size_0_stands_for_the_first_version_of_a_struct_that_has_grown),
         cmocka_unit_test(fields_that_an_older_version_does_not_have_are_zero),
         cmocka_unit_test(a_newer_version_will_do_as_long_as_its_new_fields_are_zero),
         cmocka_unit_test(what_can_be_no_size_is_refused),

@@ -5,12 +5,12 @@
 // library never prints, never exits, installs no signal handler and leaves errno as it was.
 //
 // A struct of parameters begins with its size, which its macro fills in, and zero is the default of
-// every other field. A size of 0 stands for what the struct was in version 0.1, for good: whoever
-// sets fields of a later version sets it. It is copied, so it need only live until the call
-// returns. A program and a library of different versions understand each other: fields that the
-// older one does not have are zero, and one that is set and not known is an error
-// (JC_ERROR_INVALID_ARGUMENT). Structs that the library fills in, and elements of arrays, have no
-// size: they change only with the library's soname.
+// every other field. It is copied, so it need only live until the call returns. A program and a
+// library of different versions understand each other by the size: fields that the older one does
+// not have are zero, and one that is set and not known is an error (JC_ERROR_INVALID_ARGUMENT). A
+// size of 0 stands for that of the library's own version, and is for programs that are never run
+// with another one. Structs that the library fills in, and elements of arrays, have no size: they
+// change only with the library's soname.
 
 #ifndef JITCACHE_RESULT_H
 #define JITCACHE_RESULT_H

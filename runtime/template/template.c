@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -300,10 +299,9 @@ static enum jc_result load_given(struct loading *loading)
 {
     struct jc_frontmatter frontmatter;
     loading->description.lines.file = loading->params->file;
-    enum jc_result result = jc_params_copy_grown(
+    enum jc_result result = jc_params_copy(
         &loading->description.description, sizeof(loading->description.description),
-        offsetof(struct jc_description, pch), loading->params->description, "jc_description",
-        loading->error);
+        loading->params->description, "jc_description", loading->error);
     if (result == JC_OK)
         result = find_frontmatter(loading, &frontmatter);
     if (result == JC_OK && frontmatter.found)
