@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/compile/compiler.h"
@@ -854,6 +855,7 @@ static void a_worker_that_eats_memory_is_ended_and_told_so(void **state)
     assert_true(answer.lasting);
     if (!strstr(answer.job.text, "past its limit of 512 MiB"))
         fail_msg("%s", answer.job.text);
+    assert_int_equal(answer.limit_bytes, UINT64_C(512) << 20);
     assert_int_equal(count_lines(count), 1); // the next time it would be no smaller
     jc_job_answer_finish(&answer.job);
     destroy(&compiler);
@@ -939,6 +941,86 @@ static void few_descriptors_mean_few_workers(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_true(done);
     destroy(&compiler);
+}
+
+static void a_worker_that_vanishes_is_missed_though_its_socket_is_open_elsewhere(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("bequeath", true, mark, count);
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){.max_workers = 1});
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer;
+    assert_int_equal(jc_mailbox_take(&mailbox, UINT64_C(8000000000), &answer), JC_OK);
+    assert_int_equal(answer.job.result, JC_OK);
+    jc_job_answer_finish(&answer.job);
+    destroy(&compiler);
+    assert_no_child_is_left();
+    stop_acting(mark, count);
+}
+
+static uint64_t processor_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (uint64_t) time.tv_sec * UINT64_C(1000000000) + (uint64_t) time.tv_nsec;
+}
+
+// A child that lives on has copies of all that watched the workers.
+static void a_worker_that_ends_costs_a_program_that_forked_nothing(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){
+        .nvrtc = real_nvrtc, .max_workers = 1, .idle_ns = 300000000});
+    compile_kernel(compiler);
+    pid_t child = fork();
+    if (child == 0)
+        for (;;)
+            pause();
+    wait_for_workers(compiler, 0);
+    uint64_t before = processor_ns();
+    poll(NULL, 0, 500);
+    uint64_t used = processor_ns() - before;
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    if (used > 100000000)
+        fail_msg("%llu ms of processor time in 500 ms with nothing to do",
+                 (unsigned long long) used / 1000000);
+    destroy(&compiler);
+}
+
+static void limits_may_be_as_large_as_they_get(void **state)
+{
+    (void) state;
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){
+        .nvrtc = real_nvrtc, .timeout_ns = UINT64_MAX, .idle_ns = UINT64_MAX,
+        .silence_ns = UINT64_MAX, .memory_bytes = UINT64_MAX});
+    compile_kernel(compiler);
+    destroy(&compiler);
+}
+
+static void an_answer_says_which_limit_was_too_small(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("hang", false, mark, count);
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){
+        .max_workers = 2, .timeout_ns = UINT64_C(1500000000)});
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_ERROR_WORKER);
+    assert_true(answer.lasting);
+    assert_int_equal(answer.limit_ns, UINT64_C(1500000000));
+    assert_int_equal(answer.limit_bytes, 0);
+    jc_job_answer_finish(&answer.job);
+    // In the background time is what others leave of it.
+    submit_to(compiler, &mailbox, kernel, JC_PRIORITY_BACKGROUND, NULL);
+    answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_ERROR_WORKER);
+    assert_false(answer.lasting);
+    jc_job_answer_finish(&answer.job);
+    destroy(&compiler);
+    stop_acting(mark, count);
 }
 
 struct side {
@@ -1049,6 +1131,10 @@ int main(void)
         cmocka_unit_test(a_worker_that_is_killed_from_outside_says_nothing_of_its_job),
         cmocka_unit_test(background_jobs_run_only_when_a_core_is_idle),
         cmocka_unit_test(few_descriptors_mean_few_workers),
+        cmocka_unit_test(a_worker_that_vanishes_is_missed_though_its_socket_is_open_elsewhere),
+        cmocka_unit_test(a_worker_that_ends_costs_a_program_that_forked_nothing),
+        cmocka_unit_test(limits_may_be_as_large_as_they_get),
+        cmocka_unit_test(an_answer_says_which_limit_was_too_small),
         cmocka_unit_test(threads_may_compile_side_by_side),
         cmocka_unit_test(resources_are_read_for_the_right_function),
     };

@@ -315,6 +315,16 @@ static int vanish(void)
     return 11;
 }
 
+// What was started lives on for a while, with all that was open.
+static int bequeath(void)
+{
+    if (fork() == 0) {
+        sleep(10);
+        _exit(0);
+    }
+    return vanish();
+}
+
 static int leave(void)
 {
     _exit(0);
@@ -330,6 +340,7 @@ static const struct act {
     int (*does)(void);
 } acts[] = {
     {"abort", crash},
+    {"bequeath", bequeath}, // its descriptors to a child, and vanishes
     {"eat", eat},       // all the memory it gets, up to 6 GiB
     {"exit", leave},
     {"fail", fail},

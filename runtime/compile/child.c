@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -14,10 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/clock.h"
 #include "cache/report.h"
 
 // P_PIDFD, which older C libraries do not name.
 #define PIDFD ((idtype_t) 3)
+
+#define REAP_NS UINT64_C(2000000000)
 
 // --- the program's file --------------------------------------------------------------------------
 
@@ -131,49 +135,58 @@ enum jc_result jc_child_start(struct jc_child *child, const char *file, bool sec
     }
     child->socket = sockets[0];
     child->pidfd = (int) syscall(SYS_pidfd_open, child->pid, 0);
-    return JC_OK;
+    if (child->pidfd >= 0)
+        return JC_OK;
+    jc_fail(error, JC_ERROR_IO, "cannot watch the compile worker: %s", strerror(errno));
+    kill(child->pid, SIGKILL);
+    waitpid(child->pid, NULL, 0);
+    close(child->socket);
+    return JC_ERROR_IO;
 }
 
 void jc_child_kill(const struct jc_child *child)
 {
-    if (child->pidfd < 0)
-        kill(child->pid, SIGKILL);
-    else
-        syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
+    syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
 }
 
-void jc_child_dismiss(struct jc_child *child)
+void jc_child_dismiss(const struct jc_child *child)
 {
     shutdown(child->socket, SHUT_RDWR);
+}
+
+bool jc_child_wait(const struct jc_child *child, uint64_t until_ns)
+{
+    struct pollfd poll_fd = {.fd = child->pidfd, .events = POLLIN};
+    int count;
+    do {
+        uint64_t now = jc_now_ns();
+        int ms = now < until_ns ? (int) ((until_ns - now + 999999) / 1000000) : 0;
+        count = poll(&poll_fd, 1, ms);
+    } while (count < 0 && errno == EINTR);
+    return count > 0;
+}
+
+bool jc_child_has_ended(const struct jc_child *child)
+{
+    return jc_child_wait(child, 0);
 }
 
 int jc_child_reap(struct jc_child *child, char *how, size_t size)
 {
     siginfo_t info = {0};
-    idtype_t type = child->pidfd < 0 ? P_PID : PIDFD;
-    id_t id = (id_t) (child->pidfd < 0 ? child->pid : child->pidfd);
-    int status, number = 0;
-    do
-        status = waitid(type, id, &info, WEXITED);
-    while (status < 0 && errno == EINTR);
-
-    if (status < 0) {
-        snprintf(how, size, "ended");
+    int number = 0;
+    bool ended = jc_child_wait(child, jc_now_ns() + REAP_NS);
+    if (!ended || waitid(PIDFD, (id_t) child->pidfd, &info, WEXITED | WNOHANG) < 0
+        || info.si_pid == 0) {
+        snprintf(how, size, ended ? "ended" : "cannot be ended");
     } else if (info.si_code == CLD_EXITED) {
         snprintf(how, size, "ended with status %d", info.si_status);
     } else {
         number = info.si_status;
         snprintf(how, size, "was ended by signal %d (%s)", number, strsignal(number));
     }
-    jc_child_forget(child);
+    close(child->socket);
+    close(child->pidfd);
+    *child = (struct jc_child){.pidfd = -1, .socket = -1};
     return number;
-}
-
-void jc_child_forget(struct jc_child *child)
-{
-    if (child->socket >= 0)
-        close(child->socket);
-    if (child->pidfd >= 0)
-        close(child->pidfd);
-    child->socket = child->pidfd = -1;
 }

@@ -15,25 +15,29 @@ enum jc_result jc_child_find(const char *named, char **file, struct jc_error *er
 
 struct jc_child {
     pid_t pid;
-    int pidfd;  // -1 where the kernel has none
+    int pidfd;  // readable when it has ended
     int socket; // does not block
 };
 
-// Starts the program. JC_ERROR_WORKER: it cannot be started, or a socket is not to be had.
+// Starts the program. JC_ERROR_WORKER: it cannot be started. JC_ERROR_IO: a descriptor, a process
+// or memory is not to be had for it.
 enum jc_result jc_child_start(struct jc_child *child, const char *file, bool secure,
                               struct jc_error *error);
 
 void jc_child_kill(const struct jc_child *child);
 
 // Lets one that has nothing to do end by itself: it sees its socket close.
-void jc_child_dismiss(struct jc_child *child);
+void jc_child_dismiss(const struct jc_child *child);
 
-// Collects what is left of it, waiting for its end, and closes what belongs to it. `how` says how
-// it ended; "ended" where the program took its status first. The signal that ended it; 0 for none,
-// or none that is known.
+bool jc_child_has_ended(const struct jc_child *child);
+
+// Waits for its end until a time of the monotonic clock. False: it goes on.
+bool jc_child_wait(const struct jc_child *child, uint64_t until_ns);
+
+// Collects what is left of it and closes what belongs to it. One that has been killed and not ended
+// yet is waited for, two seconds at most: one that waits for a disk which does not answer is left
+// to the kernel. `how` says how it ended; "ended" where the program took its status first. The
+// signal that ended it; 0 for none, or none that is known.
 int jc_child_reap(struct jc_child *child, char *how, size_t size);
-
-// Closes what belongs to it, and leaves the process alone: for the child of a fork.
-void jc_child_forget(struct jc_child *child);
 
 #endif

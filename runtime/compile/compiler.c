@@ -11,12 +11,14 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
-#include "crew.h"
+#include "pool.h"
 
 #define MAX_EVENTS 64
+#define MAX_ROUNDS 64
 #define IDLE_NS UINT64_C(15000000000)
 
-// What the thread slept longer than it meant to is time in which it was stopped, and heard nobody.
+// What passes beyond the time that the thread means to sleep is time in which it was stopped, or
+// wrote to a log that did not take it, and heard nobody.
 #define OVERSLEPT_NS UINT64_C(1000000000)
 
 // --- the thread ----------------------------------------------------------------------------------
@@ -28,76 +30,74 @@ static void wake(const struct jc_compiler *compiler)
     (void) written; // full: it is awake
 }
 
-// Writes the lines that have been noted; what writes them may take its time.
+// Writes what there is for the log; what writes it may take its time.
 static void write_notes(struct jc_compiler *compiler)
 {
     struct jc_buffer notes = compiler->notes;
     compiler->notes = (struct jc_buffer){0};
     pthread_mutex_unlock(&compiler->mutex);
-    char *rest = NULL;
-    for (char *line = strtok_r(notes.data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        jc_log(compiler->log, JC_LOG_WARNING, "%s", line);
+    for (size_t at = 0; at < notes.size; at += strlen(notes.data + at) + 1)
+        jc_log(compiler->log, JC_LOG_WARNING, "%s", notes.data + at);
     jc_buffer_finish(&notes);
     pthread_mutex_lock(&compiler->mutex);
-}
-
-static bool is_listed(const struct jc_compiler *compiler, const struct jc_worker *worker)
-{
-    const struct jc_worker *one = compiler->workers;
-    while (one && one != worker)
-        one = one->next;
-    return one;
 }
 
 // Until when to sleep, in the milliseconds of epoll_wait.
 static int sleep_ms(const struct jc_compiler *compiler, uint64_t now)
 {
-    uint64_t next = jc_crew_next_ns(compiler);
+    uint64_t next = jc_pool_next_ns(compiler);
     if (next == UINT64_MAX)
         return -1;
     uint64_t ms = next > now ? (next - now + 999999) / 1000000 : 0;
     return ms < 60000 ? (int) ms : 60000;
 }
 
-// Sleeps until something happens, or is due, and hears what workers have to say.
-static void wait_and_hear(struct jc_compiler *compiler)
+static void hear(struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    if (!worker) {
+        uint64_t times;
+        ssize_t got = read(compiler->wake, &times, sizeof(times));
+        (void) got;
+    } else if (jc_pool_has(compiler, worker)) { // and not gone by an event before
+        jc_pool_hear(compiler, worker);
+    }
+}
+
+// Sleeps until something happens, or is due, and hears what workers have to say: all of them,
+// before anybody is found to be late.
+static void wait_and_hear(struct jc_compiler *compiler, uint64_t *heard_ns)
 {
     struct epoll_event events[MAX_EVENTS];
-    uint64_t before = jc_now_ns();
-    int ms = sleep_ms(compiler, before);
-    pthread_mutex_unlock(&compiler->mutex);
-    int count = epoll_wait(compiler->epoll, events, MAX_EVENTS, ms);
-    uint64_t slept = jc_now_ns() - before;
-    pthread_mutex_lock(&compiler->mutex);
+    int ms = sleep_ms(compiler, jc_now_ns());
     uint64_t meant = (uint64_t) (ms > 0 ? ms : 0) * 1000000;
-    if (ms >= 0 && slept > meant + OVERSLEPT_NS)
-        jc_crew_forgive(compiler, slept - meant);
-    for (int i = 0; i < count; i++) {
-        struct jc_worker *worker = events[i].data.ptr;
-        uint64_t times;
-        if (!worker) {
-            ssize_t got = read(compiler->wake, &times, sizeof(times));
-            (void) got;
-        } else if (is_listed(compiler, worker)) { // and not gone by an event before
-            jc_crew_hear(compiler, worker);
-        }
+    for (int round = 0, count = MAX_EVENTS; round < MAX_ROUNDS && count == MAX_EVENTS; round++) {
+        pthread_mutex_unlock(&compiler->mutex);
+        count = epoll_wait(compiler->epoll, events, MAX_EVENTS, round ? 0 : ms);
+        pthread_mutex_lock(&compiler->mutex);
+        uint64_t passed = jc_now_ns() - *heard_ns;
+        if (round == 0 && ms >= 0 && passed > meant + OVERSLEPT_NS)
+            jc_pool_forgive(compiler, passed - meant);
+        for (int i = 0; i < count; i++)
+            hear(compiler, events[i].data.ptr);
     }
+    *heard_ns = jc_now_ns();
 }
 
 static void *run(void *user)
 {
     struct jc_compiler *compiler = user;
+    uint64_t heard_ns = jc_now_ns();
     pthread_mutex_lock(&compiler->mutex);
-    jc_crew_begin(compiler);
+    jc_pool_begin(compiler);
     while (!compiler->stopping) {
-        wait_and_hear(compiler);
-        jc_crew_check(compiler, jc_now_ns());
+        wait_and_hear(compiler, &heard_ns);
+        jc_pool_check(compiler, jc_now_ns());
         if (compiler->greeted)
-            jc_crew_dispatch(compiler, jc_now_ns());
+            jc_pool_dispatch(compiler, jc_now_ns());
         if (compiler->notes.size > 0)
             write_notes(compiler);
     }
-    jc_crew_end(compiler);
+    jc_pool_end(compiler);
     pthread_mutex_unlock(&compiler->mutex);
     return NULL;
 }
@@ -132,14 +132,20 @@ static enum jc_result open_events(struct jc_compiler *compiler, struct jc_error 
                    strerror(errno));
 }
 
+// So far off that nothing can be added to it that overflows.
+static uint64_t bounded(uint64_t ns)
+{
+    return ns < UINT64_MAX / 4 ? ns : UINT64_MAX / 4;
+}
+
 static void init(struct jc_compiler *compiler, const struct jc_compiler_params *params)
 {
     *compiler = (struct jc_compiler){
         .owner = getpid(),
-        .timeout_ns = params->timeout_ns,
+        .timeout_ns = bounded(params->timeout_ns),
         .memory_bytes = params->memory_bytes ? params->memory_bytes : UINT64_MAX,
-        .idle_ns = params->idle_ns ? params->idle_ns : IDLE_NS,
-        .silence_ns = params->silence_ns ? params->silence_ns : JC_PULSE_LIMIT_NS,
+        .idle_ns = bounded(params->idle_ns ? params->idle_ns : IDLE_NS),
+        .silence_ns = bounded(params->silence_ns ? params->silence_ns : JC_PULSE_LIMIT_NS),
         .limit = params->max_workers,
         .secure = params->secure,
         .slots = params->slots,
@@ -150,7 +156,7 @@ static void init(struct jc_compiler *compiler, const struct jc_compiler_params *
         .nvrtc_origin = strdup(params->nvrtc_origin ? params->nvrtc_origin : ""),
     };
     for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
-        compiler->queues[i].last = &compiler->queues[i].first;
+        jc_queue_init(&compiler->queues[i]);
     pthread_mutex_init(&compiler->mutex, NULL);
     pthread_cond_init(&compiler->settled, NULL);
 }
@@ -291,7 +297,7 @@ void jc_mailbox_finish(struct jc_mailbox *mailbox)
         return;
     if (mailbox->outstanding > 0) {
         pthread_mutex_lock(&compiler->mutex);
-        jc_crew_give_up(compiler, mailbox);
+        jc_pool_give_up(compiler, mailbox);
         while (mailbox->first)
             jc_compile_destroy(take_first(mailbox));
         pthread_mutex_unlock(&compiler->mutex);
@@ -348,7 +354,7 @@ void jc_compiler_raise(struct jc_compiler *compiler, const struct jc_mailbox *ma
                        const void *user, enum jc_priority priority)
 {
     pthread_mutex_lock(&compiler->mutex);
-    jc_crew_raise(compiler, mailbox, user, priority);
+    jc_pool_raise(compiler, mailbox, user, priority);
     pthread_mutex_unlock(&compiler->mutex);
     wake(compiler);
 }
@@ -373,7 +379,8 @@ enum jc_result jc_mailbox_take(struct jc_mailbox *mailbox, uint64_t wait_ns,
         return JC_ERROR_TIMEOUT;
     mailbox->outstanding--;
     *answer = (struct jc_compiler_answer){
-        .user = job->user, .job = job->answer, .lasting = job->lasting};
+        .user = job->user, .job = job->answer, .lasting = job->lasting,
+        .limit_ns = job->limit_ns, .limit_bytes = job->limit_bytes};
     job->answer = (struct jc_job_answer){0};
     jc_compile_destroy(job);
     return JC_OK;

@@ -2,6 +2,7 @@
 // (job.h) from descriptor 3 until the other end closes, and does one job after another. It can
 // crash, hang or be killed at any time without harm to the program it works for.
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -61,13 +62,30 @@ static void offer_to_kernel(void)
     close(fd);
 }
 
-// Nothing that the program had open is ours to keep, and its pinned threads are not our business.
-// Returns how many cores that leaves: all that the control group allows.
+// Nothing that the program had open is ours to keep, nor ours anything for what NVRTC may start.
+static void close_others(void)
+{
+    fcntl(SOCKET, F_SETFD, FD_CLOEXEC);
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, SOCKET + 1, ~0U, 0) == 0)
+        return;
+#endif
+    // Before Linux 5.9 one by one.
+    DIR *folder = opendir("/proc/self/fd");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        int fd = atoi(entry->d_name);
+        if (fd > SOCKET && fd != dirfd(folder))
+            close(fd);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+// The program's pinned threads are not our business. Returns how many cores that leaves: all that
+// the control group allows.
 static uint32_t leave_parent(void)
 {
-#ifdef SYS_close_range
-    syscall(SYS_close_range, SOCKET + 1, ~0U, 0);
-#endif
+    close_others();
     offer_to_kernel();
     // The core of a compiler is of no use to who runs an engine, and to write it takes seconds. Of
     // the limits it is one, not zero, that also keeps it from a program that collects cores.

@@ -1,38 +1,12 @@
-// The crew: the workers of a compiler, and the decisions which of them does what. Shared by
-// compiler.c, which has the calls and the thread, and crew.c, which has everything that the thread
+// The pool: the workers of a compiler, and the decisions which of them does what. Shared by
+// compiler.c, which has the calls and the thread, and pool.c, which has everything that the thread
 // does with workers.
 
-#ifndef JC_CREW_H
-#define JC_CREW_H
+#ifndef JC_POOL_H
+#define JC_POOL_H
 
 #include "child.h"
-#include "compiler.h"
-
-// One job on its way. Guarded by the compiler's mutex, but for its constant half.
-struct jc_compile {
-    struct jc_compile *next;
-    uint64_t id;
-    void *user;
-    struct jc_buffer content;
-    enum jc_priority priority;
-    int flight;
-    uint64_t kinship;
-    uint64_t submitted_ns;
-
-    struct jc_mailbox *mailbox; // NULL: nobody waits for it any more
-    unsigned attempts;
-    struct jc_job_answer answer;
-    bool lasting;
-};
-
-void jc_compile_destroy(struct jc_compile *compile);
-
-struct jc_queue {
-    struct jc_compile *first, **last;
-    size_t size;
-};
-
-void jc_queue_push(struct jc_queue *queue, struct jc_compile *job);
+#include "queue.h"
 
 enum jc_worker_state {
     JC_WORKER_STARTING, // its welcome has not come
@@ -46,9 +20,10 @@ struct jc_worker {
     struct jc_child child;
     enum jc_worker_state state;
     bool background; // works for background jobs alone, and only when a core is idle
+    bool started;    // its welcome has come
     bool dismissed;  // ends because it had nothing to do
     bool blameless;  // what ends it is not its job's doing
-    bool final;      // its job is not to be tried again
+    bool late;       // its job ran out of time
     int slot;        // -1: none
     uint64_t kinship; // of its last job
     struct jc_compile *job; // NULL: none
@@ -95,41 +70,48 @@ struct jc_compiler {
     struct jc_worker *workers;
     struct jc_queue queues[JC_NUM_PRIORITIES];
     uint64_t next_id;
-    unsigned slotless;     // workers at work that have no slot, having waited long enough for one
     bool wished[JC_NUM_PRIORITIES]; // a wish for a slot is noted
     uint64_t grow_ns;      // no further worker before this: the last try failed
     uint64_t look_ns;      // when to look for a free slot again; 0: no need
-    struct jc_buffer notes; // lines for the log, which is written without the mutex
+    uint64_t looked_ns;    // when the machine was asked for its memory
+    unsigned memory_room;  // how many more workers it had room for then
+    char growth[160];      // what was last told of why there is no further worker
+    struct jc_buffer notes; // texts for the log, a NUL behind each; written without the mutex
 };
 
-// All of these are called by the thread, with the mutex held.
+// All of these are called with the mutex held; these by the thread.
 
 // Starts the first worker. On failure compiler->result is set.
-void jc_crew_begin(struct jc_compiler *compiler);
+void jc_pool_begin(struct jc_compiler *compiler);
 
 // Gives waiting jobs to workers, and starts workers for them.
-void jc_crew_dispatch(struct jc_compiler *compiler, uint64_t now);
+void jc_pool_dispatch(struct jc_compiler *compiler, uint64_t now);
 
-// Something happened to a worker.
-void jc_crew_hear(struct jc_compiler *compiler, struct jc_worker *worker);
+// Whether a worker is still there.
+bool jc_pool_has(const struct jc_compiler *compiler, const struct jc_worker *worker);
+
+// Something happened to a worker, which may be gone afterwards.
+void jc_pool_hear(struct jc_compiler *compiler, struct jc_worker *worker);
 
 // Ends those that have taken too long, and those that were idle for long.
-void jc_crew_check(struct jc_compiler *compiler, uint64_t now);
+void jc_pool_check(struct jc_compiler *compiler, uint64_t now);
 
-// When jc_crew_check or jc_crew_dispatch is due next.
-uint64_t jc_crew_next_ns(const struct jc_compiler *compiler);
+// When jc_pool_check or jc_pool_dispatch is due next.
+uint64_t jc_pool_next_ns(const struct jc_compiler *compiler);
 
-// The thread did not run for that long, so nobody was heard.
-void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns);
-
-// Ends the workers that are busy for a mailbox, and forgets what waits for it. Called by its owner.
-void jc_crew_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox);
-
-// Makes the job of a mailbox's owner that urgent, wherever it is. Called by whoever follows it.
-void jc_crew_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
-                   const void *user, enum jc_priority priority);
+// The thread was not there to hear anybody for that long.
+void jc_pool_forgive(struct jc_compiler *compiler, uint64_t ns);
 
 // Ends all workers and waits for it.
-void jc_crew_end(struct jc_compiler *compiler);
+void jc_pool_end(struct jc_compiler *compiler);
+
+// And these by whoever owns a mailbox.
+
+// Ends the workers that are busy for it, and forgets what waits for it.
+void jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox);
+
+// Makes a job of its that urgent, wherever it is; called by whoever follows it.
+void jc_pool_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                   const void *user, enum jc_priority priority);
 
 #endif

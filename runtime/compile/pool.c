@@ -1,4 +1,4 @@
-#include "crew.h"
+#include "pool.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,10 @@
 #define END_TIMEOUT_NS (2 * SECOND_NS)
 #define GROW_AGAIN_NS SECOND_NS
 #define LOOK_AGAIN_NS (SECOND_NS / 200)
+#define LOOK_AT_MACHINE_NS (SECOND_NS / 10)
 #define MAX_ATTEMPTS 2
+
+_Static_assert(JC_NUM_PRIORITIES == JC_NUM_URGENCIES, "a slot is as urgent as its job");
 
 // How long a job waits for a slot of the node before it goes on without.
 static const uint64_t patience_ns[JC_NUM_PRIORITIES] = {
@@ -30,78 +33,13 @@ static const uint64_t patience_ns[JC_NUM_PRIORITIES] = {
     [JC_PRIORITY_BACKGROUND] = 60 * SECOND_NS,
 };
 
-static void note(struct jc_compiler *compiler, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void note(struct jc_compiler *compiler, const char *format, ...)
+// Keeps a text for the log.
+static void log_later(struct jc_compiler *compiler, const char *text)
 {
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof(line), format, arguments);
-    va_end(arguments);
-    jc_buffer_print(&compiler->notes, "%s\n", line);
+    jc_buffer_append(&compiler->notes, text, strlen(text) + 1);
 }
 
 // --- jobs ----------------------------------------------------------------------------------------
-
-void jc_compile_destroy(struct jc_compile *compile)
-{
-    jc_buffer_finish(&compile->content);
-    jc_job_answer_finish(&compile->answer);
-    free(compile);
-}
-
-static struct jc_compile *pop(struct jc_queue *queue)
-{
-    struct jc_compile *job = queue->first;
-    queue->first = job->next;
-    if (!queue->first)
-        queue->last = &queue->first;
-    queue->size--;
-    return job;
-}
-
-void jc_queue_push(struct jc_queue *queue, struct jc_compile *job)
-{
-    job->next = NULL;
-    *queue->last = job;
-    queue->last = &job->next;
-    queue->size++;
-}
-
-static void push_front(struct jc_queue *queue, struct jc_compile *job)
-{
-    job->next = queue->first;
-    queue->first = job;
-    if (!job->next)
-        queue->last = &job->next;
-    queue->size++;
-}
-
-// Hands a job's answer to whoever waits for it.
-static void deliver(struct jc_compile *job)
-{
-    struct jc_mailbox *mailbox = job->mailbox;
-    if (!mailbox) {
-        jc_compile_destroy(job);
-        return;
-    }
-    job->next = NULL;
-    *mailbox->last = job;
-    mailbox->last = &job->next;
-    pthread_cond_signal(&mailbox->arrived);
-}
-
-// Ends a job without an answer from a worker.
-static void fail(struct jc_compile *job, enum jc_result result, bool lasting, const char *text)
-{
-    jc_job_answer_finish(&job->answer);
-    job->answer.result = result;
-    job->answer.text = strdup(text);
-    job->lasting = lasting;
-    deliver(job);
-}
 
 // The queues that a kind of workers serves.
 static bool is_for(enum jc_priority priority, bool background)
@@ -114,7 +52,7 @@ static void fail_waiting(struct jc_compiler *compiler, bool background, enum jc_
 {
     for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
         while (is_for(i, background) && compiler->queues[i].first)
-            fail(pop(&compiler->queues[i]), result, false, text);
+            jc_compile_fail(jc_queue_pop(&compiler->queues[i]), result, false, text);
 }
 
 // --- slots ---------------------------------------------------------------------------------------
@@ -196,21 +134,27 @@ static void tell_end(const struct jc_compiler *compiler, const struct jc_worker 
         snprintf(text, size, "%s %s without a word", who, how);
 }
 
-// What becomes of the job of a worker that ended while it was at it.
-static void settle_job(struct jc_compiler *compiler, struct jc_worker *worker, int number,
+// What becomes of the job of a worker that ended while it was at it. Whether somebody is told.
+static bool settle_job(struct jc_compiler *compiler, struct jc_worker *worker, int number,
                        const char *text)
 {
     struct jc_compile *job = worker->job;
     worker->job = NULL;
-    if (!job)
-        return;
-    bool by_itself = worker->full_mib || worker->signal
+    bool told = job->mailbox;
+    bool by_itself = worker->full_mib || worker->signal || worker->late
         || (!worker->blameless && number != SIGKILL);
-    bool final = worker->final || worker->full_mib || job->attempts >= MAX_ATTEMPTS;
-    if (!job->mailbox || final)
-        fail(job, JC_ERROR_WORKER, by_itself || (worker->final && !worker->blameless), text);
-    else
-        push_front(&compiler->queues[job->priority], job);
+    if (worker->late)
+        job->limit_ns = compiler->timeout_ns;
+    if (worker->full_mib)
+        job->limit_bytes = compiler->memory_bytes;
+    if (told && !worker->late && !worker->full_mib && job->attempts < MAX_ATTEMPTS) {
+        jc_queue_push_front(&compiler->queues[job->priority], job);
+        return false;
+    }
+    // Where cores are busy, what runs in the background takes as long as that goes on.
+    bool lasting = by_itself && !(worker->late && worker->background);
+    jc_compile_fail(job, JC_ERROR_WORKER, lasting, text);
+    return told;
 }
 
 // One that cannot even start would fail every job alike.
@@ -232,37 +176,34 @@ static void fail_start(struct jc_compiler *compiler, const struct jc_worker *wor
         fail_waiting(compiler, worker->background, JC_ERROR_WORKER, text);
 }
 
-// Collects a worker that is gone, which waits for nothing if its process has ended.
-static void collect(struct jc_compiler *compiler, struct jc_worker *worker, bool started)
+// Collects a worker whose process has ended.
+static void collect(struct jc_compiler *compiler, struct jc_worker *worker)
 {
     char how[96], text[320];
+    // A copy that a forked child has of it would go on to be reported.
+    epoll_ctl(compiler->epoll, EPOLL_CTL_DEL, worker->child.pidfd, NULL);
     int number = jc_child_reap(&worker->child, how, sizeof(how));
     unlink_worker(compiler, worker);
     give_slot(compiler, worker);
     tell_end(compiler, worker, how, number, text, sizeof(text));
-    if (compiler->greeted && !worker->dismissed && (!worker->job || worker->job->mailbox))
-        note(compiler, "%s", text);
-    settle_job(compiler, worker, number, text);
-    if (!started && !worker->dismissed)
+    bool given_up = worker->job && !worker->job->mailbox;
+    bool told = worker->job && settle_job(compiler, worker, number, text);
+    if (compiler->greeted && !worker->dismissed && !given_up && !told)
+        log_later(compiler, text);
+    if (!worker->started && !worker->dismissed && !worker->why[0])
         fail_start(compiler, worker, text);
     free(worker);
 }
 
 // Lets go of a worker: its process is killed unless it ends by itself, and collected when the
-// kernel says that it is gone.
+// kernel says that it is gone, which may take a while if it waits for a disk.
 static void end_worker(struct jc_compiler *compiler, struct jc_worker *worker)
 {
-    bool started = worker->state != JC_WORKER_STARTING;
     epoll_ctl(compiler->epoll, EPOLL_CTL_DEL, worker->child.socket, NULL);
     if (worker->dismissed)
         jc_child_dismiss(&worker->child);
     else
         jc_child_kill(&worker->child);
-    if (worker->child.pidfd < 0 || !started) {
-        jc_child_kill(&worker->child);
-        collect(compiler, worker, started);
-        return;
-    }
     worker->state = JC_WORKER_ENDING;
     worker->since_ns = jc_now_ns();
 }
@@ -278,6 +219,11 @@ static void end_because(struct jc_compiler *compiler, struct jc_worker *worker,
     vsnprintf(worker->why, sizeof(worker->why), format, arguments);
     va_end(arguments);
     end_worker(compiler, worker);
+    if (worker->started || worker->dismissed)
+        return;
+    char text[320];
+    tell_end(compiler, worker, "", 0, text, sizeof(text));
+    fail_start(compiler, worker, text);
 }
 
 // --- how a worker starts -------------------------------------------------------------------------
@@ -300,8 +246,7 @@ static bool watch(const struct jc_compiler *compiler, struct jc_worker *worker)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = worker};
     return epoll_ctl(compiler->epoll, EPOLL_CTL_ADD, worker->child.socket, &event) == 0
-        && (worker->child.pidfd < 0
-            || epoll_ctl(compiler->epoll, EPOLL_CTL_ADD, worker->child.pidfd, &event) == 0);
+        && epoll_ctl(compiler->epoll, EPOLL_CTL_ADD, worker->child.pidfd, &event) == 0;
 }
 
 static enum jc_result start_worker(struct jc_compiler *compiler, bool background, int slot,
@@ -325,6 +270,8 @@ static enum jc_result start_worker(struct jc_compiler *compiler, bool background
     if (result != JC_OK) {
         // A program that is no worker may be gone already; what it was says more than the socket.
         char how[96];
+        epoll_ctl(compiler->epoll, EPOLL_CTL_DEL, worker->child.socket, NULL);
+        epoll_ctl(compiler->epoll, EPOLL_CTL_DEL, worker->child.pidfd, NULL);
         jc_child_kill(&worker->child);
         jc_child_reap(&worker->child, how, sizeof(how));
         free(worker);
@@ -340,23 +287,47 @@ static enum jc_result start_worker(struct jc_compiler *compiler, bool background
     return JC_OK;
 }
 
-void jc_crew_begin(struct jc_compiler *compiler)
+void jc_pool_begin(struct jc_compiler *compiler)
 {
     compiler->result = start_worker(compiler, false, -1, &compiler->error);
     if (compiler->result != JC_OK)
         pthread_cond_broadcast(&compiler->settled);
 }
 
+// Whether there is memory for another worker. The machine is not asked for each of many.
+static bool has_memory(struct jc_compiler *compiler, uint64_t now)
+{
+    if (now - compiler->looked_ns >= LOOK_AT_MACHINE_NS || compiler->looked_ns == 0) {
+        struct jc_machine machine;
+        jc_machine_read("", compiler->cores, &machine);
+        uint64_t room = machine.memory_bytes / JC_COMPILE_BYTES;
+        compiler->memory_room =
+            machine.memory_bytes && room < JC_MAX_SLOTS ? (unsigned) room : JC_MAX_SLOTS;
+        compiler->looked_ns = now;
+    }
+    if (compiler->memory_room == 0)
+        return false;
+    compiler->memory_room--;
+    return true;
+}
+
 // A worker is started where there is a slot, and memory, unless it would be the first.
-static bool may_grow(const struct jc_compiler *compiler, bool background, uint64_t now)
+static bool may_grow(struct jc_compiler *compiler, bool background, uint64_t now)
 {
     if (now < compiler->grow_ns || compiler->outdated)
         return false;
-    if (!has_worker(compiler, background))
-        return true;
-    struct jc_machine machine;
-    jc_machine_read("", compiler->cores, &machine);
-    return machine.memory_bytes == 0 || machine.memory_bytes >= JC_COMPILE_BYTES;
+    return !has_worker(compiler, background) || has_memory(compiler, now);
+}
+
+// What keeps the pool small is worth a line, but not one each time that it does.
+static void tell_growth(struct jc_compiler *compiler, const char *text)
+{
+    if (strncmp(compiler->growth, text, sizeof(compiler->growth) - 1) == 0)
+        return;
+    snprintf(compiler->growth, sizeof(compiler->growth), "%s", text);
+    char line[512];
+    snprintf(line, sizeof(line), "no further compile worker for now: %s", text);
+    log_later(compiler, line);
 }
 
 // Starts another for a job that has a slot; whether the slot has been put to use.
@@ -376,7 +347,7 @@ static bool grow(struct jc_compiler *compiler, bool background, int slot, uint64
     if (!has_worker(compiler, background))
         fail_waiting(compiler, background, result, error.text);
     else
-        note(compiler, "no further compile worker: %s", error.text);
+        tell_growth(compiler, error.text);
     return false;
 }
 
@@ -390,13 +361,13 @@ static void send_job(struct jc_compiler *compiler, struct jc_worker *worker,
                                             &job->content, job->flight, &error);
     if (result == JC_ERROR_WORKER) {
         // It died between two jobs; that is not this job's doing.
-        push_front(&compiler->queues[job->priority], job);
+        jc_queue_push_front(&compiler->queues[job->priority], job);
         end_worker(compiler, worker);
         return;
     }
     if (result != JC_OK) {
         give_slot(compiler, worker);
-        fail(job, result, false, error.text);
+        jc_compile_fail(job, result, false, error.text);
         return;
     }
     job->attempts++;
@@ -433,16 +404,23 @@ static unsigned count_state(const struct jc_compiler *compiler, enum jc_worker_s
     return count;
 }
 
+// One round of giving out work.
+struct round {
+    struct jc_compiler *compiler;
+    uint64_t now;
+    unsigned slotless;  // workers at work without a slot, their jobs having waited long enough
+    size_t starting[2]; // workers that start, those for the background second
+};
+
 // Whether a job that finds no slot goes on without one. A waiting launch may do so beside what this
 // process compiles already, since a compile can take long; the others only where it does nothing.
-static bool is_impatient(const struct jc_compiler *compiler, const struct jc_compile *job,
-                         uint64_t now)
+static bool is_impatient(const struct round *round, const struct jc_compile *job)
 {
-    if (now - job->submitted_ns < patience_ns[job->priority])
+    if (round->now - job->submitted_ns < patience_ns[job->priority])
         return false;
     if (job->priority == JC_PRIORITY_LAUNCH)
-        return compiler->slotless < compiler->limit;
-    return compiler->slotless == 0 && count_slots(compiler) == 0;
+        return round->slotless < round->compiler->limit;
+    return round->slotless == 0 && count_slots(round->compiler) == 0;
 }
 
 // When a job without a slot is to be looked at again. Slots of our own come back with an answer.
@@ -459,29 +437,30 @@ static void look_again(struct jc_compiler *compiler, const struct jc_compile *jo
 }
 
 // Gives the first job of a queue to a worker, or starts one for it. False: not now.
-static bool dispatch_first(struct jc_compiler *compiler, struct jc_queue *queue,
-                           size_t *num_starting, uint64_t now)
+static bool dispatch_first(struct round *round, struct jc_queue *queue)
 {
+    struct jc_compiler *compiler = round->compiler;
     struct jc_compile *job = queue->first;
     bool background = job->priority == JC_PRIORITY_BACKGROUND;
+    size_t *starting = &round->starting[background];
     struct jc_worker *worker = choose(compiler, job);
-    if (!worker && *num_starting > 0 && *num_starting >= queue->size)
+    if (!worker && *starting > 0 && *starting >= queue->size)
         return false;
     int slot = worker && worker->slot >= 0 ? worker->slot : take_slot(compiler, job->priority);
-    if (slot < 0 && !is_impatient(compiler, job, now)) {
-        look_again(compiler, job, now);
+    if (slot < 0 && !is_impatient(round, job)) {
+        look_again(compiler, job, round->now);
         return false;
     }
     if (!worker) {
-        bool grown = grow(compiler, background, slot, now);
+        bool grown = grow(compiler, background, slot, round->now);
         if (!grown && slot >= 0 && compiler->slots)
             jc_slots_give(compiler->slots, slot);
-        *num_starting += grown;
-        return grown && *num_starting < queue->size;
+        *starting += grown;
+        return grown && *starting < queue->size;
     }
-    compiler->slotless += slot < 0;
+    round->slotless += slot < 0;
     worker->slot = slot;
-    send_job(compiler, worker, pop(queue), now);
+    send_job(compiler, worker, jc_queue_pop(queue), round->now);
     return true;
 }
 
@@ -493,18 +472,15 @@ static unsigned count_slotless(const struct jc_compiler *compiler)
     return count;
 }
 
-void jc_crew_dispatch(struct jc_compiler *compiler, uint64_t now)
+void jc_pool_dispatch(struct jc_compiler *compiler, uint64_t now)
 {
+    struct round round = {.compiler = compiler, .now = now, .slotless = count_slotless(compiler),
+                          .starting = {count_state(compiler, JC_WORKER_STARTING, false),
+                                       count_state(compiler, JC_WORKER_STARTING, true)}};
     compiler->look_ns = 0;
-    compiler->slotless = count_slotless(compiler);
-    size_t starting[2] = {count_state(compiler, JC_WORKER_STARTING, false),
-                          count_state(compiler, JC_WORKER_STARTING, true)};
-    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++) {
-        size_t *num_starting = &starting[i == JC_PRIORITY_BACKGROUND];
-        while (compiler->queues[i].first
-               && dispatch_first(compiler, &compiler->queues[i], num_starting, now))
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
+        while (compiler->queues[i].first && dispatch_first(&round, &compiler->queues[i]))
             ;
-    }
     // A slot that a worker got while it started is of no use to it any more if others were quicker.
     for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
         if (worker->state == JC_WORKER_IDLE)
@@ -570,7 +546,9 @@ static void welcome(struct jc_compiler *compiler, struct jc_worker *worker,
         if (!compiler->greeted)
             settle_in(compiler, message->number);
         worker->state = JC_WORKER_IDLE;
+        worker->started = true;
         worker->since_ns = jc_now_ns();
+        compiler->growth[0] = '\0';
         return;
     }
     bool background = worker->background;
@@ -578,7 +556,7 @@ static void welcome(struct jc_compiler *compiler, struct jc_worker *worker,
         compiler->result = result;
         compiler->error = error;
     } else {
-        note(compiler, "%s", error.text);
+        log_later(compiler, error.text);
     }
     worker->dismissed = compiler->greeted;
     end_because(compiler, worker, "cannot be used");
@@ -603,7 +581,7 @@ static void take_answer(struct jc_compiler *compiler, struct jc_worker *worker,
     if (!job->answer.text) // no memory to decode it
         job->answer.result = JC_ERROR_OUT_OF_MEMORY;
     job->lasting = job->answer.result == JC_ERROR_COMPILE;
-    deliver(job);
+    jc_compile_deliver(job);
 }
 
 // A message has come, and this process had no memory or descriptor for it: that is neither the
@@ -617,7 +595,7 @@ static void miss_message(struct jc_compiler *compiler, struct jc_worker *worker,
         worker->state = JC_WORKER_IDLE;
         worker->since_ns = jc_now_ns();
         give_slot(compiler, worker);
-        fail(job, result, false, error->text);
+        jc_compile_fail(job, result, false, error->text);
         return;
     }
     if (!compiler->greeted) {
@@ -670,33 +648,36 @@ static bool hear_one(struct jc_compiler *compiler, struct jc_worker *worker)
         return false;
     }
     worker->heard_ns = jc_now_ns();
-    const struct jc_worker *same = worker;
     if (result == JC_OK)
         take_message(compiler, worker, &message);
     else
         miss_message(compiler, worker, result, &error);
     jc_message_finish(&message);
-    // It may be gone by now.
-    for (worker = compiler->workers; worker && worker != same;)
-        worker = worker->next;
-    return worker && worker->state != JC_WORKER_ENDING;
+    return worker->state != JC_WORKER_ENDING;
 }
 
-static bool has_ended(const struct jc_worker *worker)
+bool jc_pool_has(const struct jc_compiler *compiler, const struct jc_worker *worker)
 {
-    struct pollfd poll_fd = {.fd = worker->child.pidfd, .events = POLLIN};
-    return worker->child.pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
+    const struct jc_worker *one = compiler->workers;
+    while (one && one != worker)
+        one = one->next;
+    return one;
 }
 
-void jc_crew_hear(struct jc_compiler *compiler, struct jc_worker *worker)
+// A flood is heard in parts, so that the others are heard as well.
+#define HEARD_AT_ONCE 256
+
+void jc_pool_hear(struct jc_compiler *compiler, struct jc_worker *worker)
 {
-    if (worker->state == JC_WORKER_ENDING) {
-        if (has_ended(worker))
-            collect(compiler, worker, true);
+    if (worker->state != JC_WORKER_ENDING)
+        for (unsigned i = 0; i < HEARD_AT_ONCE && hear_one(compiler, worker); i++)
+            ;
+    if (!jc_child_has_ended(&worker->child))
         return;
-    }
-    while (hear_one(compiler, worker))
-        ;
+    // Its socket may be open still, in a process that it has started, or that inherited it.
+    if (worker->state != JC_WORKER_ENDING)
+        end_worker(compiler, worker);
+    collect(compiler, worker);
 }
 
 // --- time ----------------------------------------------------------------------------------------
@@ -736,8 +717,9 @@ static void check(struct jc_compiler *compiler, struct jc_worker *worker, uint64
         break;
     case JC_WORKER_BUSY:
         if (now >= worker->since_ns + compiler->timeout_ns) {
-            worker->final = true;
-            end_because(compiler, worker, "did not finish a compile in %.3g s and was killed",
+            worker->late = true;
+            end_because(compiler, worker, "did not finish a compile in %.3g s"
+                        " (JITCACHE_COMPILE_TIMEOUT) and was killed",
                         (double) compiler->timeout_ns / 1e9);
             return;
         }
@@ -752,7 +734,7 @@ static void check(struct jc_compiler *compiler, struct jc_worker *worker, uint64
                 (double) compiler->silence_ns / 1e9);
 }
 
-void jc_crew_check(struct jc_compiler *compiler, uint64_t now)
+void jc_pool_check(struct jc_compiler *compiler, uint64_t now)
 {
     for (struct jc_worker *worker = compiler->workers, *next; worker; worker = next) {
         next = worker->next;
@@ -761,7 +743,7 @@ void jc_crew_check(struct jc_compiler *compiler, uint64_t now)
     }
 }
 
-uint64_t jc_crew_next_ns(const struct jc_compiler *compiler)
+uint64_t jc_pool_next_ns(const struct jc_compiler *compiler)
 {
     uint64_t next = compiler->look_ns ? compiler->look_ns : UINT64_MAX;
     bool waiting = false;
@@ -776,7 +758,7 @@ uint64_t jc_crew_next_ns(const struct jc_compiler *compiler)
     return next;
 }
 
-void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns)
+void jc_pool_forgive(struct jc_compiler *compiler, uint64_t ns)
 {
     for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
         worker->since_ns += ns;
@@ -786,33 +768,11 @@ void jc_crew_forgive(struct jc_compiler *compiler, uint64_t ns)
 
 // --- others who want the same --------------------------------------------------------------------
 
-static bool is_of(const struct jc_compile *job, const struct jc_mailbox *mailbox, const void *user)
-{
-    return job && job->mailbox == mailbox && job->user == user;
-}
-
-// Takes a job out of a queue; NULL where it is not in there.
-static struct jc_compile *take_out(struct jc_queue *queue, const struct jc_mailbox *mailbox,
-                                   const void *user)
-{
-    struct jc_compile **link = &queue->first;
-    while (*link && !is_of(*link, mailbox, user))
-        link = &(*link)->next;
-    struct jc_compile *job = *link;
-    if (!job)
-        return NULL;
-    *link = job->next;
-    if (!*link)
-        queue->last = link;
-    queue->size--;
-    return job;
-}
-
-void jc_crew_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+void jc_pool_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
                    const void *user, enum jc_priority priority)
 {
     for (unsigned i = priority + 1; i < JC_NUM_PRIORITIES; i++) {
-        struct jc_compile *job = take_out(&compiler->queues[i], mailbox, user);
+        struct jc_compile *job = jc_queue_take(&compiler->queues[i], mailbox, user);
         if (!job)
             continue;
         job->priority = priority;
@@ -820,31 +780,22 @@ void jc_crew_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbo
         jc_queue_push(&compiler->queues[priority], job);
         return;
     }
-    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
-        if (is_of(worker->job, mailbox, user) && worker->job->priority > priority)
-            worker->job->priority = priority;
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
+        struct jc_compile *job = worker->job;
+        if (job && job->mailbox == mailbox && job->user == user && job->priority > priority)
+            job->priority = priority;
+    }
 }
 
 // --- ends ----------------------------------------------------------------------------------------
 
-void jc_crew_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox)
+void jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox)
 {
-    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++) {
-        struct jc_queue *queue = &compiler->queues[i];
-        struct jc_compile **link = &queue->first;
-        for (struct jc_compile *job; (job = *link);) {
-            if (job->mailbox != mailbox) {
-                link = &job->next;
-                continue;
-            }
-            *link = job->next;
-            queue->size--;
+    struct jc_compile *job;
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
+        while ((job = jc_queue_take(&compiler->queues[i], mailbox, NULL)))
             jc_compile_destroy(job);
-        }
-        queue->last = link;
-    }
-    for (struct jc_worker *worker = compiler->workers, *next; worker; worker = next) {
-        next = worker->next;
+    for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
         if (!worker->job || worker->job->mailbox != mailbox)
             continue;
         worker->job->mailbox = NULL;
@@ -853,25 +804,21 @@ void jc_crew_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mail
     }
 }
 
-void jc_crew_end(struct jc_compiler *compiler)
+void jc_pool_end(struct jc_compiler *compiler)
 {
     uint64_t end_ns = jc_now_ns() + END_TIMEOUT_NS / 2;
     for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
-        if (worker->state == JC_WORKER_IDLE)
-            jc_child_dismiss(&worker->child);
-        else if (worker->state != JC_WORKER_ENDING)
-            jc_child_kill(&worker->child);
+        worker->dismissed = worker->dismissed || worker->state == JC_WORKER_IDLE;
+        if (worker->state != JC_WORKER_ENDING)
+            end_worker(compiler, worker);
     }
     while (compiler->workers) {
         struct jc_worker *worker = compiler->workers;
-        worker->dismissed = true;
-        uint64_t now = jc_now_ns();
-        struct pollfd poll_fd = {.fd = worker->child.pidfd, .events = POLLIN};
-        int wait_ms = now < end_ns ? (int) ((end_ns - now) / 1000000) : 0;
-        if (worker->child.pidfd < 0 || poll(&poll_fd, 1, wait_ms) <= 0)
+        if (!worker->dismissed || !jc_child_wait(&worker->child, end_ns))
             jc_child_kill(&worker->child);
+        worker->dismissed = true; // nothing is said of it
         if (worker->job)
             worker->job->mailbox = NULL;
-        collect(compiler, worker, true);
+        collect(compiler, worker);
     }
 }
