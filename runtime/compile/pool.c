@@ -791,10 +791,8 @@ void jc_pool_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbo
 
 void jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox)
 {
-    struct jc_compile *job;
     for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
-        while ((job = jc_queue_take(&compiler->queues[i], mailbox, NULL)))
-            jc_compile_destroy(job);
+        jc_queue_forget(&compiler->queues[i], mailbox);
     for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
         if (!worker->job || worker->job->mailbox != mailbox)
             continue;

@@ -45,9 +45,20 @@ struct jc_compile *jc_queue_take(struct jc_queue *queue, const struct jc_mailbox
                                  const void *user)
 {
     for (struct jc_compile **link = &queue->first; *link; link = &(*link)->next)
-        if ((*link)->mailbox == mailbox && (!user || (*link)->user == user))
+        if ((*link)->mailbox == mailbox && (*link)->user == user)
             return take(queue, link);
     return NULL;
+}
+
+void jc_queue_forget(struct jc_queue *queue, const struct jc_mailbox *mailbox)
+{
+    struct jc_compile **link = &queue->first;
+    while (*link) {
+        if ((*link)->mailbox == mailbox)
+            jc_compile_destroy(take(queue, link));
+        else
+            link = &(*link)->next;
+    }
 }
 
 void jc_compile_deliver(struct jc_compile *compile)

@@ -34,9 +34,12 @@ void jc_queue_push(struct jc_queue *queue, struct jc_compile *compile);
 void jc_queue_push_front(struct jc_queue *queue, struct jc_compile *compile);
 struct jc_compile *jc_queue_pop(struct jc_queue *queue); // there is one
 
-// Takes out the first of a mailbox, and, unless `user` is NULL, of that user. NULL: there is none.
+// Takes out the first of a mailbox and user. NULL: there is none.
 struct jc_compile *jc_queue_take(struct jc_queue *queue, const struct jc_mailbox *mailbox,
                                  const void *user);
+
+// Destroys all of a mailbox.
+void jc_queue_forget(struct jc_queue *queue, const struct jc_mailbox *mailbox);
 
 // Hands a job, with its answer, to whoever waits for it; one that nobody waits for is gone.
 void jc_compile_deliver(struct jc_compile *compile);
