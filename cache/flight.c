@@ -105,22 +105,24 @@ static void close_noted(struct jc_flights *flights, int fd)
 // --- flights
 
 // Keys are hashes, so their low bits are as good as any.
-static off_t byte_of(const struct jc_key *key)
+static off_t byte_of(const struct jc_key *key, bool background)
 {
     static_assert(sizeof(off_t) == 8, "a key's byte needs 63 bits");
-    const uint64_t first = UINT64_C(1) << 62;
+    const uint64_t first = UINT64_C(1) << (background ? 61 : 62);
     uint64_t low;
     memcpy(&low, key->bytes + sizeof(key->bytes) - sizeof(low), sizeof(low));
     return (off_t) (first | (be64toh(low) & (first - 1)));
 }
 
 // 0 or an errno; EAGAIN: another has it; ESTALE: the file was unlinked before it was locked.
-static int begin(struct jc_cache *cache, off_t byte, int *fd)
+static int begin(struct jc_cache *cache, const struct jc_key *key, bool background, int *fd)
 {
     int opened = open_noted(cache);
     if (opened < 0)
         return errno;
-    int rc = jc_lock_byte(opened, byte, F_WRLCK);
+    int rc = jc_lock_byte(opened, byte_of(key, background), F_WRLCK);
+    if (rc == 0 && background && jc_is_locked(opened, byte_of(key, false), 1))
+        rc = EAGAIN;
     if (rc == 0 && jc_is_unlinked(opened))
         rc = ESTALE;
     if (rc == 0)
@@ -152,13 +154,14 @@ static enum jc_result result_of(int rc)
     }
 }
 
-enum jc_result jc_flight_begin(struct jc_cache *cache, const struct jc_key *key, int *fd)
+enum jc_result jc_flight_begin(struct jc_cache *cache, const struct jc_key *key, bool background,
+                               int *fd)
 {
     int saved = errno;
     *fd = -1;
-    int rc = begin(cache, byte_of(key), fd);
+    int rc = begin(cache, key, background, fd);
     if (rc == ESTALE) // whoever is next makes the file again
-        rc = begin(cache, byte_of(key), fd);
+        rc = begin(cache, key, background, fd);
     errno = saved;
     return result_of(rc);
 }
@@ -184,13 +187,16 @@ static bool open_look(struct jc_cache *cache)
     return flights->look_fd >= 0;
 }
 
-bool jc_flight_is_on(struct jc_cache *cache, const struct jc_key *key)
+bool jc_flight_is_on(struct jc_cache *cache, const struct jc_key *key, bool background)
 {
     int saved = errno;
-    pthread_mutex_lock(&cache->flights.mutex);
+    struct jc_flights *flights = &cache->flights;
+    pthread_mutex_lock(&flights->mutex);
     // Nothing is ever locked through this descriptor, for the kernel does not tell of its own.
-    bool is_on = open_look(cache) && jc_is_locked(cache->flights.look_fd, byte_of(key), 1);
-    pthread_mutex_unlock(&cache->flights.mutex);
+    bool is_on = open_look(cache) && jc_is_locked(flights->look_fd, byte_of(key, false), 1);
+    is_on = is_on || (background && flights->look_fd >= 0
+                      && jc_is_locked(flights->look_fd, byte_of(key, true), 1));
+    pthread_mutex_unlock(&flights->mutex);
     errno = saved;
     return is_on;
 }

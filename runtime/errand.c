@@ -23,6 +23,7 @@
 struct jc_lead {
     struct jc_lead *next;
     const struct jc_unit *unit; // the leader's; NULL once it is done
+    bool background;            // the leader is
     int flight;                 // -1: this cache has none
     unsigned followers;         // that wait for it, or are about to read the answer
     // Its job at the compiler, and how urgent it is or, before there is one, has to be.
@@ -79,11 +80,18 @@ unsigned jc_leads_waiting(struct jc_leads *leads)
     return waiting;
 }
 
-// The lock is held.
-static struct jc_lead *find_lead(const struct jc_leads *leads, const struct jc_key *key)
+static bool is_background(enum jc_priority priority)
+{
+    return priority == JC_PRIORITY_BACKGROUND;
+}
+
+// One that an errand of that priority awaits. The lock is held.
+static struct jc_lead *find_lead(const struct jc_leads *leads, const struct jc_key *key,
+                                 enum jc_priority priority)
 {
     struct jc_lead *lead = leads->first;
-    while (lead && memcmp(&lead->unit->key, key, sizeof(*key)) != 0)
+    while (lead && (memcmp(&lead->unit->key, key, sizeof(*key)) != 0
+                    || (lead->background && !is_background(priority))))
         lead = lead->next;
     return lead;
 }
@@ -108,13 +116,14 @@ uint64_t jc_errand_deadline_ns(const struct jc_context *context)
     return limit < UINT64_MAX / 2 ? now + limit : UINT64_MAX / 2;
 }
 
-bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key)
+bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key,
+                      enum jc_priority priority)
 {
     struct jc_leads *leads = context->leads;
     pthread_mutex_lock(&leads->lock);
-    bool led = find_lead(leads, key);
+    bool led = find_lead(leads, key, priority);
     pthread_mutex_unlock(&leads->lock);
-    return led || jc_flight_is_on(context->cache, key);
+    return led || jc_flight_is_on(context->cache, key, is_background(priority));
 }
 
 static struct timespec timespec_of(uint64_t ns)
@@ -169,15 +178,14 @@ static void hurry(struct jc_leads *leads, struct jc_lead *lead, enum jc_priority
 
 // Begins to follow the thread that has the lead of an errand; NULL: none has it. From here on the
 // lead stays until it is left. The lock is held.
-static struct jc_lead *join(struct jc_leads *leads, const struct jc_unit *unit,
-                            enum jc_priority priority)
+static struct jc_lead *join(struct jc_leads *leads, const struct jc_errand *errand)
 {
-    struct jc_lead *lead = find_lead(leads, &unit->key);
-    if (!lead || !has_text(lead, unit))
+    struct jc_lead *lead = find_lead(leads, &errand->unit.key, errand->priority);
+    if (!lead || !has_text(lead, &errand->unit))
         return NULL;
     lead->followers++;
     leads->waiting++;
-    hurry(leads, lead, priority);
+    hurry(leads, lead, errand->priority);
     return lead;
 }
 
@@ -201,11 +209,11 @@ static enum jc_result take(struct jc_leads *leads, struct jc_lead *lead,
     return got ? JC_OK : JC_ERROR_NOT_FOUND;
 }
 
-struct jc_lead *jc_errand_follow(struct jc_errand *errand, enum jc_priority priority)
+struct jc_lead *jc_errand_follow(struct jc_errand *errand)
 {
     struct jc_leads *leads = errand->source->context->leads;
     pthread_mutex_lock(&leads->lock);
-    struct jc_lead *lead = join(leads, &errand->unit, priority);
+    struct jc_lead *lead = join(leads, errand);
     pthread_mutex_unlock(&leads->lock);
     return lead;
 }
@@ -237,20 +245,21 @@ static enum jc_result wait_for(struct jc_leads *leads, struct jc_lead *lead, uin
 }
 
 // Waits for another process.
-static void wait_elsewhere(struct jc_context *context, const struct jc_key *key, uint64_t until)
+static void wait_elsewhere(const struct jc_errand *errand, uint64_t until)
 {
+    struct jc_context *context = errand->source->context;
+    bool background = is_background(errand->priority);
     do {
         const struct timespec pause = timespec_of(jc_errand_pause_ns());
         nanosleep(&pause, NULL);
-    } while (jc_now_ns() < until && jc_flight_is_on(context->cache, key));
+    } while (jc_now_ns() < until
+             && jc_flight_is_on(context->cache, &errand->unit.key, background));
 }
 
-enum jc_result jc_errand_await(struct jc_errand *errand, enum jc_priority priority,
-                               struct jc_compiler_answer *answer)
+enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer)
 {
     struct jc_context *context = errand->source->context;
     struct jc_leads *leads = context->leads;
-    const struct jc_unit *unit = &errand->unit;
     if (errand->deadline_ns == 0)
         errand->deadline_ns = jc_errand_deadline_ns(context);
     uint64_t now = jc_now_ns();
@@ -258,13 +267,13 @@ enum jc_result jc_errand_await(struct jc_errand *errand, enum jc_priority priori
         return JC_ERROR_TIMEOUT;
     enum jc_result result = JC_ERROR_NOT_FOUND;
     pthread_mutex_lock(&leads->lock);
-    struct jc_lead *lead = join(leads, unit, priority);
+    struct jc_lead *lead = join(leads, errand);
     if (lead)
         result = wait_for(leads, lead, errand->deadline_ns, answer);
     pthread_mutex_unlock(&leads->lock);
     if (!lead)
-        wait_elsewhere(context, &unit->key,
-                       errand->deadline_ns - now > LOOK_NS ? now + LOOK_NS : errand->deadline_ns);
+        wait_elsewhere(errand, errand->deadline_ns - now > LOOK_NS ? now + LOOK_NS
+                                                                  : errand->deadline_ns);
     return result;
 }
 
@@ -277,10 +286,11 @@ enum jc_result jc_errand_take_lead(struct jc_errand *errand)
     struct jc_lead *lead = calloc(1, sizeof(*lead));
     if (!lead)
         return JC_OK;
-    *lead = (struct jc_lead){
-        .unit = &errand->unit, .flight = -1, .urgency = JC_PRIORITY_BACKGROUND};
+    bool background = is_background(errand->priority);
+    *lead = (struct jc_lead){.unit = &errand->unit, .background = background, .flight = -1,
+                             .urgency = errand->priority};
     pthread_mutex_lock(&leads->lock);
-    struct jc_lead *other = find_lead(leads, &errand->unit.key);
+    struct jc_lead *other = find_lead(leads, &errand->unit.key, errand->priority);
     bool same = other && has_text(other, &errand->unit);
     if (!other) {
         lead->next = leads->first;
@@ -292,7 +302,8 @@ enum jc_result jc_errand_take_lead(struct jc_errand *errand)
         return same ? JC_ERROR_TIMEOUT : JC_OK;
     }
     errand->lead = lead;
-    enum jc_result result = jc_flight_begin(context->cache, &errand->unit.key, &lead->flight);
+    enum jc_result result =
+        jc_flight_begin(context->cache, &errand->unit.key, background, &lead->flight);
     if (result == JC_OK || result == JC_ERROR_CACHE)
         return JC_OK;
     jc_errand_end(errand, NULL);
@@ -329,9 +340,9 @@ void jc_errand_end(struct jc_errand *errand, const struct jc_compiler_answer *an
 
 enum jc_result jc_errand_init(struct jc_errand *errand, struct jc_source *source,
                               const struct jc_specialization *specialization, const char *arch,
-                              struct jc_error *error)
+                              enum jc_priority priority, struct jc_error *error)
 {
-    *errand = (struct jc_errand){.source = source};
+    *errand = (struct jc_errand){.source = source, .priority = priority};
     return jc_unit_init(&errand->unit, specialization, source->toolchain, &source->closure, arch,
                         error);
 }
@@ -371,7 +382,7 @@ static uint64_t kinship_of(const struct jc_closure *closure)
 
 // From here on those who follow can have the job hurried.
 static void show_job(struct jc_errand *errand, struct jc_compiler *compiler,
-                     const struct jc_mailbox *mailbox, enum jc_priority priority, const void *user)
+                     const struct jc_mailbox *mailbox, const void *user)
 {
     struct jc_lead *lead = errand->lead;
     struct jc_leads *leads = errand->source->context->leads;
@@ -382,26 +393,25 @@ static void show_job(struct jc_errand *errand, struct jc_compiler *compiler,
     lead->compiler = compiler;
     lead->mailbox = mailbox;
     lead->user = user;
-    lead->urgency = priority;
+    lead->urgency = errand->priority;
     hurry(leads, lead, wanted);
     pthread_mutex_unlock(&leads->lock);
 }
 
 enum jc_result jc_errand_submit(struct jc_errand *errand, struct jc_compiler *compiler,
-                                struct jc_mailbox *mailbox, enum jc_priority priority, void *user,
-                                struct jc_error *error)
+                                struct jc_mailbox *mailbox, void *user, struct jc_error *error)
 {
     enum jc_result result = jc_unit_write(&errand->unit, error);
     if (result != JC_OK)
         return result;
     const struct jc_request request = {
         .job = &errand->unit.job,
-        .priority = priority,
+        .priority = errand->priority,
         .flight = errand->lead ? errand->lead->flight : -1,
         .kinship = kinship_of(&errand->source->closure),
     };
     result = jc_compiler_submit(compiler, mailbox, &request, user, error);
     if (result == JC_OK)
-        show_job(errand, compiler, mailbox, priority, user);
+        show_job(errand, compiler, mailbox, user);
     return result;
 }

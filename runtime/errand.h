@@ -9,6 +9,9 @@
 // Whoever leads uses its own result, and threads of the process that follow it get a copy, whether
 // or not the cache takes it. Waiting for a leader is bounded by the time limit of a compile, after
 // which an errand compiles without the lead: twice the work, but never a wait without end.
+//
+// A compile in the background may take as long as the cores are busy with something else. So none
+// but errands in the background await one; others take a lead of their own beside it.
 
 #ifndef JC_ERRAND_H
 #define JC_ERRAND_H
@@ -30,12 +33,15 @@ uint64_t jc_errand_pause_ns(void);
 // When one that begins to wait now has waited long enough.
 uint64_t jc_errand_deadline_ns(const struct jc_context *context);
 
-// Whether a thread of this process or another process is compiling a key.
-bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key);
+// Whether a thread of this process or another process is compiling a key, so that an errand of that
+// priority awaits it.
+bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key,
+                      enum jc_priority priority);
 
 // Threads: one at a time. It stays where it was made.
 struct jc_errand {
     struct jc_source *source;
+    enum jc_priority priority;
     struct jc_unit unit;
     struct jc_lead *lead; // NULL: not had, or gone without
     uint64_t deadline_ns; // of awaiting others; 0: nobody was awaited yet
@@ -44,7 +50,7 @@ struct jc_errand {
 // Forms the key. The errors of jc_unit_init; on failure the errand is empty.
 enum jc_result jc_errand_init(struct jc_errand *errand, struct jc_source *source,
                               const struct jc_specialization *specialization, const char *arch,
-                              struct jc_error *error);
+                              enum jc_priority priority, struct jc_error *error);
 
 // Lets go of the lead, if it was had: those who follow go on by themselves. What was submitted for
 // it has come back, or was given up, by then. Accepts one that is all zero.
@@ -66,13 +72,12 @@ enum jc_result jc_errand_take_lead(struct jc_errand *errand);
 // is. JC_OK: a thread of this process, and here is a copy of what it got, to be released with
 // jc_job_answer_finish. JC_ERROR_NOT_FOUND: look again, then try to take the lead.
 // JC_ERROR_TIMEOUT: that is enough; compile without.
-enum jc_result jc_errand_await(struct jc_errand *errand, enum jc_priority priority,
-                               struct jc_compiler_answer *answer);
+enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer);
 
 // The same for one that does not wait: follows the lead of a thread of this process, until
 // jc_lead_ask has an answer or jc_lead_leave is called. NULL: no thread has it, and somebody else
 // may.
-struct jc_lead *jc_errand_follow(struct jc_errand *errand, enum jc_priority priority);
+struct jc_lead *jc_errand_follow(struct jc_errand *errand);
 
 // What one that is followed came to. JC_ERROR_TIMEOUT: nothing yet. Otherwise it is not followed
 // any more: JC_OK, with a copy of what it got; JC_ERROR_NOT_FOUND, look again, then try to take the
@@ -83,8 +88,7 @@ void jc_lead_leave(struct jc_leads *leads, struct jc_lead *lead);
 
 // Writes the unit and gives it to the compiler; see jc_compiler_submit.
 enum jc_result jc_errand_submit(struct jc_errand *errand, struct jc_compiler *compiler,
-                                struct jc_mailbox *mailbox, enum jc_priority priority, void *user,
-                                struct jc_error *error);
+                                struct jc_mailbox *mailbox, void *user, struct jc_error *error);
 
 // Tells those who follow what became of it, and lets go of the lead: after it was stored.
 void jc_errand_end(struct jc_errand *errand, const struct jc_compiler_answer *answer);

@@ -216,8 +216,7 @@ static bool look(struct jc_fleet *fleet, struct jc_ship *ship)
 static enum jc_result submit(struct jc_fleet *fleet, struct jc_ship *ship,
                              struct jc_error *error)
 {
-    return jc_errand_submit(&ship->errand, fleet->compiler, &fleet->mailbox,
-                            fleet->params->priority, ship, error);
+    return jc_errand_submit(&ship->errand, fleet->compiler, &fleet->mailbox, ship, error);
 }
 
 static void add_ship(struct jc_fleet *fleet, struct jc_ship *ship)
@@ -273,8 +272,7 @@ static bool pursue(struct jc_fleet *fleet, struct jc_ship *ship)
     enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&ship->errand);
     if (led == JC_ERROR_TIMEOUT) {
         bool follows = !fleet->params->keep;
-        put_aside(fleet, ship, false,
-                  follows ? jc_errand_follow(&ship->errand, fleet->params->priority) : NULL);
+        put_aside(fleet, ship, false, follows ? jc_errand_follow(&ship->errand) : NULL);
         return false;
     }
     if (led == JC_ERROR_IO && fleet->under_way > 0) {
@@ -299,7 +297,7 @@ static void begin(struct jc_fleet *fleet, const struct jc_task *task, uint64_t d
     }
     *ship = none;
     enum jc_result result = jc_errand_init(&ship->errand, task->source, task->specialization,
-                                           task->arch, &error);
+                                           task->arch, fleet->params->priority, &error);
     bool sails = false;
     if (result != JC_OK)
         tell_broken(fleet, ship, result, error.text);
@@ -321,7 +319,7 @@ static bool is_due(struct jc_fleet *fleet, size_t index)
     if (aside->orphan)
         return has_room(fleet);
     return index == fleet->turn || jc_now_ns() >= aside->deadline_ns
-           || !jc_errand_is_led(fleet->params->context, &aside->key);
+           || !jc_errand_is_led(fleet->params->context, &aside->key, fleet->params->priority);
 }
 
 // Asks the thread that is followed. JC_ERROR_TIMEOUT: it is to be followed further.

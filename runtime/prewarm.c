@@ -165,14 +165,15 @@ static enum jc_result select_of(struct prewarm *prewarm, size_t index)
     const struct sweep *sweep = &prewarm->sweeps[index];
     struct jc_batch *batch = sweep->batch;
     for (size_t i = 0; i < batch->num_variants; i++) {
-        struct jc_errand errand;
+        struct jc_unit unit;
         char key[JC_KEY_STRING_SIZE];
-        enum jc_result result = jc_errand_init(
-            &errand, &batch->source, batch->specializations[i], sweep->arch, prewarm->error);
+        enum jc_result result =
+            jc_unit_init(&unit, batch->specializations[i], batch->source.toolchain,
+                         &batch->source.closure, sweep->arch, prewarm->error);
         if (result != JC_OK)
             return result;
-        jc_key_format(&errand.unit.key, key);
-        jc_errand_finish(&errand);
+        jc_key_format(&unit.key, key);
+        jc_unit_finish(&unit);
         if (strncmp(key, prewarm->params->key, strlen(prewarm->params->key)) != 0)
             continue;
         struct place *grown = realloc(prewarm->selected,

@@ -344,8 +344,8 @@ static enum jc_result take_answer(struct jc_errand *errand, struct jc_compiler_a
     return JC_OK;
 }
 
-static enum jc_result compile(struct jc_errand *errand, enum jc_priority priority,
-                              struct jc_obtained *obtained, struct jc_error *error)
+static enum jc_result compile(struct jc_errand *errand, struct jc_obtained *obtained,
+                              struct jc_error *error)
 {
     struct jc_source *source = errand->source;
     struct jc_compiler *compiler;
@@ -359,7 +359,7 @@ static enum jc_result compile(struct jc_errand *errand, enum jc_priority priorit
         return result;
     struct jc_mailbox mailbox;
     jc_mailbox_init(&mailbox, compiler);
-    result = jc_errand_submit(errand, compiler, &mailbox, priority, NULL, error);
+    result = jc_errand_submit(errand, compiler, &mailbox, NULL, error);
     if (result == JC_OK)
         result = jc_mailbox_take(&mailbox, UINT64_MAX, &answer);
     jc_mailbox_finish(&mailbox);
@@ -389,8 +389,8 @@ static enum jc_result look(struct jc_errand *errand, struct jc_obtained *obtaine
 
 // Gets what others find or compile. JC_ERROR_NOT_FOUND: there is nothing but to compile, with the
 // lead if it can be had.
-static enum jc_result get(struct jc_errand *errand, enum jc_priority priority,
-                          struct jc_obtained *obtained, struct jc_error *error)
+static enum jc_result get(struct jc_errand *errand, struct jc_obtained *obtained,
+                          struct jc_error *error)
 {
     for (;;) {
         struct jc_compiler_answer answer;
@@ -402,7 +402,7 @@ static enum jc_result get(struct jc_errand *errand, enum jc_priority priority,
             return look(errand, obtained, error);
         if (result != JC_ERROR_TIMEOUT)
             return JC_ERROR_NOT_FOUND;
-        result = jc_errand_await(errand, priority, &answer);
+        result = jc_errand_await(errand, &answer);
         if (result == JC_OK)
             return take_answer(errand, &answer, obtained, error);
         if (result != JC_ERROR_NOT_FOUND)
@@ -417,11 +417,12 @@ enum jc_result jc_source_obtain(struct jc_source *source,
 {
     struct jc_errand errand;
     *obtained = (struct jc_obtained){0};
-    enum jc_result result = jc_errand_init(&errand, source, specialization, arch, error);
+    enum jc_result result =
+        jc_errand_init(&errand, source, specialization, arch, priority, error);
     if (result == JC_OK)
-        result = get(&errand, priority, obtained, error);
+        result = get(&errand, obtained, error);
     if (result == JC_ERROR_NOT_FOUND)
-        result = compile(&errand, priority, obtained, error);
+        result = compile(&errand, obtained, error);
     jc_errand_finish(&errand);
     if (result != JC_OK)
         jc_obtained_finish(obtained);

@@ -154,7 +154,7 @@ static void threads_get_a_copy_of_what_one_of_them_compiles(void **state)
             assert_int_equal((uintptr_t) other->cubin % 16, 0);
         }
         assert_int_equal(compiles(), 1);
-        assert_false(jc_errand_is_led(owner.context, &first->key));
+        assert_false(jc_errand_is_led(owner.context, &first->key, JC_PRIORITY_BACKGROUND));
         for (size_t i = 0; i <= FOLLOWERS; i++)
             close_party(&parties[i]);
         jc_context_destroy(&owner.context);
@@ -219,48 +219,91 @@ static void await_lead(struct party *party)
 {
     struct jc_errand errand;
     assert_int_equal(jc_errand_init(&errand, &party->source,
-                                    jc_plan_specialization(party->plan, 0), "sm_90a", NULL),
-                     JC_OK);
-    while (!jc_errand_is_led(party->context, &errand.unit.key))
+                                    jc_plan_specialization(party->plan, 0), "sm_90a",
+                                    party->priority, NULL), JC_OK);
+    while (!jc_errand_is_led(party->context, &errand.unit.key, errand.priority))
         usleep(1000);
     jc_errand_finish(&errand);
 }
 
-static void a_launch_that_follows_somebody_less_urgent_does_not_wait_in_that_queue(void **state)
+static void a_launch_that_follows_a_warm_up_does_not_wait_in_its_queue(void **state)
 {
     (void) state;
-    static const enum jc_priority leaders[] = {JC_PRIORITY_WARMUP, JC_PRIORITY_BACKGROUND};
-    for (size_t i = 0; i < 2; i++) {
-        struct party owner = {0}, first = {.priority = JC_PRIORITY_WARMUP},
-                     leader = {.priority = leaders[i]}, launch = {.priority = JC_PRIORITY_LAUNCH};
-        if (!open_context(&owner, jc_context_params(.disable = true, .max_workers = 1)))
-            fail_msg("%s", owner.error.text);
-        hold_compiles();
-        put_template("1");
-        open_party(&first, owner.context);
-        put_template("2");
-        open_party(&leader, owner.context);
+    struct party owner = {0}, first = {.priority = JC_PRIORITY_WARMUP},
+                 leader = {.priority = JC_PRIORITY_WARMUP},
+                 launch = {.priority = JC_PRIORITY_LAUNCH};
+    if (!open_context(&owner, jc_context_params(.disable = true, .max_workers = 1)))
+        fail_msg("%s", owner.error.text);
+    hold_compiles();
+    put_template("1");
+    open_party(&first, owner.context);
+    put_template("2");
+    open_party(&leader, owner.context);
+    open_party(&launch, owner.context);
+    start(&first);
+    await_compiles(1);
+    start(&leader);
+    await_lead(&launch);
+    start(&launch);
+    while (jc_leads_waiting(owner.context->leads) < 1)
+        usleep(1000);
+    // It begins beside the first one, for which there is one worker only, or the test does not end.
+    await_compiles(2);
+    let_compiles_go();
+    join(&first, JC_OK);
+    join(&leader, JC_OK);
+    join(&launch, JC_OK);
+    assert_true(leader.obtained.compiled);
+    assert_false(launch.obtained.compiled);
+    assert_int_equal(compiles(), 2);
+    close_party(&first);
+    close_party(&leader);
+    close_party(&launch);
+    jc_context_destroy(&owner.context);
+}
+
+// What a worker that is there already does is not held.
+static void start_a_worker(struct jc_context *context, const char *value)
+{
+    struct party party = {0};
+    put_template(value);
+    open_party(&party, context);
+    obtain(&party);
+    assert_int_equal(party.result, JC_OK);
+    assert_true(party.obtained.compiled);
+    close_party(&party);
+}
+
+static void a_launch_does_not_wait_for_the_same_compile_in_the_background(void **state)
+{
+    (void) state;
+    // In one context, and as in two processes.
+    for (int same = 0; same < 2; same++) {
+        struct party owner = {0}, other = {0}, background = {.priority = JC_PRIORITY_BACKGROUND},
+                     launch = {.priority = JC_PRIORITY_LAUNCH};
+        if (!open_context(&owner, jc_context_params())
+            || !open_context(&other, jc_context_params()))
+            fail_msg("%s%s", owner.error.text, other.error.text);
+        start_a_worker(owner.context, same ? "1" : "2");
+        put_template(same ? "3" : "4");
+        open_party(&background, same ? owner.context : other.context);
         open_party(&launch, owner.context);
-        start(&first);
+        compiles();
+        hold_compiles();
+        start(&background);
         await_compiles(1);
-        start(&leader);
-        await_lead(&launch);
-        start(&launch);
-        while (jc_leads_waiting(owner.context->leads) < 1)
-            usleep(1000);
-        // It begins beside the first one, for which there is one worker only, or the test does not
-        // end.
-        await_compiles(2);
+        unsetenv("JITCACHE_NVRTC_HOLD");
+        // It ends, or the test does not.
+        obtain(&launch);
+        assert_int_equal(launch.result, JC_OK);
+        assert_true(launch.obtained.compiled);
         let_compiles_go();
-        join(&first, JC_OK);
-        join(&leader, JC_OK);
-        join(&launch, JC_OK);
-        assert_true(leader.obtained.compiled);
-        assert_false(launch.obtained.compiled);
+        join(&background, JC_OK);
+        assert_true(background.obtained.compiled);
         assert_int_equal(compiles(), 2);
-        close_party(&first);
-        close_party(&leader);
+        close_party(&background);
         close_party(&launch);
+        jc_context_destroy(&other.context);
         jc_context_destroy(&owner.context);
     }
 }
@@ -276,12 +319,14 @@ static void a_lead_can_be_followed_without_waiting(void **state)
     open_alone(&party, jc_context_params(.disable = true));
     struct jc_leads *leads = party.context->leads;
     const struct jc_specialization *of = jc_plan_specialization(party.plan, 0);
-    assert_int_equal(jc_errand_init(&first, &party.source, of, "sm_90a", NULL), JC_OK);
-    assert_int_equal(jc_errand_init(&second, &party.source, of, "sm_90a", NULL), JC_OK);
-    assert_null(jc_errand_follow(&second, JC_PRIORITY_LAUNCH));
+    assert_int_equal(jc_errand_init(&first, &party.source, of, "sm_90a",
+                                    JC_PRIORITY_LAUNCH, NULL), JC_OK);
+    assert_int_equal(jc_errand_init(&second, &party.source, of, "sm_90a",
+                                    JC_PRIORITY_LAUNCH, NULL), JC_OK);
+    assert_null(jc_errand_follow(&second));
     for (int round = 0; round < 3; round++) {
         assert_int_equal(jc_errand_take_lead(&first), JC_OK);
-        struct jc_lead *lead = jc_errand_follow(&second, JC_PRIORITY_LAUNCH);
+        struct jc_lead *lead = jc_errand_follow(&second);
         assert_non_null(lead);
         assert_int_equal(jc_leads_waiting(leads), 1);
         assert_int_equal(jc_lead_ask(leads, lead, &copy), JC_ERROR_TIMEOUT);
@@ -440,19 +485,62 @@ static void a_lead_is_had_once_and_let_go(void **state)
     const struct jc_specialization *of = jc_plan_specialization(one.plan, 0);
     for (int same = 0; same < 2; same++) {
         struct jc_source *source = same ? &one.source : &other.source;
-        assert_int_equal(jc_errand_init(&first, &one.source, of, "sm_90a", NULL), JC_OK);
-        assert_int_equal(jc_errand_init(&second, source, of, "sm_90a", NULL), JC_OK);
+        assert_int_equal(jc_errand_init(&first, &one.source, of, "sm_90a",
+                                    JC_PRIORITY_LAUNCH, NULL), JC_OK);
+        assert_int_equal(jc_errand_init(&second, source, of, "sm_90a",
+                                    JC_PRIORITY_LAUNCH, NULL), JC_OK);
         assert_int_equal(jc_errand_take_lead(&first), JC_OK);
-        assert_true(jc_errand_is_led(one.context, &first.unit.key));
-        assert_true(jc_errand_is_led(other.context, &first.unit.key));
+        assert_true(jc_errand_is_led(one.context, &first.unit.key, JC_PRIORITY_LAUNCH));
+        assert_true(jc_errand_is_led(other.context, &first.unit.key, JC_PRIORITY_LAUNCH));
         assert_int_equal(jc_errand_take_lead(&second), JC_ERROR_TIMEOUT);
         assert_null(second.lead);
         jc_errand_finish(&first); // given up
         assert_int_equal(jc_errand_take_lead(&second), JC_OK);
         assert_non_null(second.lead);
         jc_errand_end(&second, NULL);
-        assert_false(jc_errand_is_led(one.context, &second.unit.key));
+        assert_false(jc_errand_is_led(one.context, &second.unit.key, JC_PRIORITY_LAUNCH));
         jc_errand_finish(&second);
+    }
+    close_alone(&one);
+    close_alone(&other);
+}
+
+static bool is_led(const struct jc_errand *errand, enum jc_priority priority)
+{
+    return jc_errand_is_led(errand->source->context, &errand->unit.key, priority);
+}
+
+static void in_the_background_others_are_awaited_but_nobody_awaits_that(void **state)
+{
+    (void) state;
+    struct party one = {0}, other = {0};
+    struct jc_errand urgent, background;
+    put_template("7");
+    open_alone(&one, jc_context_params());
+    open_alone(&other, jc_context_params());
+    const struct jc_specialization *of = jc_plan_specialization(one.plan, 0);
+    for (int same = 0; same < 2; same++) {
+        struct jc_source *source = same ? &one.source : &other.source;
+        assert_int_equal(jc_errand_init(&urgent, &one.source, of, "sm_90a", JC_PRIORITY_WARMUP,
+                                        NULL), JC_OK);
+        assert_int_equal(jc_errand_init(&background, source, of, "sm_90a", JC_PRIORITY_BACKGROUND,
+                                        NULL), JC_OK);
+        assert_int_equal(jc_errand_take_lead(&urgent), JC_OK);
+        assert_true(is_led(&background, JC_PRIORITY_BACKGROUND));
+        assert_int_equal(jc_errand_take_lead(&background), JC_ERROR_TIMEOUT);
+        jc_errand_end(&urgent, NULL);
+
+        assert_int_equal(jc_errand_take_lead(&background), JC_OK);
+        assert_true(is_led(&urgent, JC_PRIORITY_BACKGROUND));
+        assert_false(is_led(&urgent, JC_PRIORITY_WARMUP));
+        assert_null(jc_errand_follow(&urgent));
+        assert_int_equal(jc_errand_take_lead(&urgent), JC_OK);
+        assert_true(is_led(&background, JC_PRIORITY_WARMUP));
+        jc_errand_finish(&background);
+        assert_true(is_led(&urgent, JC_PRIORITY_WARMUP));
+        jc_errand_end(&urgent, NULL);
+        assert_false(is_led(&urgent, JC_PRIORITY_BACKGROUND));
+        jc_errand_finish(&urgent);
     }
     close_alone(&one);
     close_alone(&other);
@@ -468,13 +556,14 @@ static void waiting_is_bounded_however_long_others_lead(void **state)
     put_template("7");
     open_alone(&party, jc_context_params(.compile_timeout_ns = UINT64_C(2000000000)));
     assert_int_equal(jc_errand_init(&errand, &party.source, jc_plan_specialization(party.plan, 0),
-                                    "sm_90a", NULL), JC_OK);
+                                    "sm_90a", JC_PRIORITY_LAUNCH, NULL), JC_OK);
     // As another process would.
-    assert_int_equal(jc_flight_begin(party.context->cache, &errand.unit.key, &flight), JC_OK);
+    assert_int_equal(jc_flight_begin(party.context->cache, &errand.unit.key, false, &flight),
+                     JC_OK);
     uint64_t start_ns = jc_now_ns();
     size_t rounds = 0;
     enum jc_result result;
-    while ((result = jc_errand_await(&errand, JC_PRIORITY_LAUNCH, &answer))
+    while ((result = jc_errand_await(&errand, &answer))
            == JC_ERROR_NOT_FOUND) {
         assert_int_equal(jc_errand_take_lead(&errand), JC_ERROR_TIMEOUT);
         rounds++;
@@ -500,12 +589,14 @@ int main(void)
         IN_A_FOLDER(threads_get_a_copy_of_what_one_of_them_compiles),
         IN_A_FOLDER(threads_get_a_copy_of_why_it_does_not_compile),
         IN_A_FOLDER(what_is_in_the_cache_is_found_while_another_thread_compiles),
-        IN_A_FOLDER(a_launch_that_follows_somebody_less_urgent_does_not_wait_in_that_queue),
+        IN_A_FOLDER(a_launch_that_follows_a_warm_up_does_not_wait_in_its_queue),
+        IN_A_FOLDER(a_launch_does_not_wait_for_the_same_compile_in_the_background),
         IN_A_FOLDER(a_lead_can_be_followed_without_waiting),
         IN_A_FOLDER(processes_find_what_one_of_them_compiles),
         IN_A_FOLDER(a_leader_that_is_killed_is_followed_by_one_of_those_who_wait),
         IN_A_FOLDER(a_leader_that_is_stopped_hangs_nobody),
         IN_A_FOLDER(a_lead_is_had_once_and_let_go),
+        IN_A_FOLDER(in_the_background_others_are_awaited_but_nobody_awaits_that),
         IN_A_FOLDER(waiting_is_bounded_however_long_others_lead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static struct jc_cache *open_cache(void)
 static enum jc_result try_begin(struct jc_cache *cache, const struct jc_key *of)
 {
     int fd;
-    enum jc_result result = jc_flight_begin(cache, of, &fd);
+    enum jc_result result = jc_flight_begin(cache, of, false, &fd);
     jc_flight_end(cache, fd);
     return result;
 }
@@ -42,18 +42,18 @@ static void one_key_has_one_flight(void **state)
     (void) state;
     struct jc_cache *caches[2] = {open_cache(), open_cache()};
     int fd, other;
-    assert_false(jc_flight_is_on(caches[0], &key)); // there is no file yet
-    assert_int_equal(jc_flight_begin(caches[0], &key, &fd), JC_OK);
+    assert_false(jc_flight_is_on(caches[0], &key, false)); // there is no file yet
+    assert_int_equal(jc_flight_begin(caches[0], &key, false, &fd), JC_OK);
     assert_true(fd >= 0);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     for (unsigned i = 0; i < 2; i++) { // another handle is as good as another process
-        assert_int_equal(jc_flight_begin(caches[i], &key, &other), JC_ERROR_TIMEOUT);
+        assert_int_equal(jc_flight_begin(caches[i], &key, false, &other), JC_ERROR_TIMEOUT);
         assert_int_equal(other, -1);
-        assert_true(jc_flight_is_on(caches[i], &key));
+        assert_true(jc_flight_is_on(caches[i], &key, false));
     }
     jc_flight_end(caches[0], fd);
     for (unsigned i = 0; i < 2; i++) {
-        assert_false(jc_flight_is_on(caches[i], &key));
+        assert_false(jc_flight_is_on(caches[i], &key, false));
         assert_int_equal(try_begin(caches[i], &key), JC_OK);
     }
     jc_flight_end(caches[0], -1);
@@ -72,18 +72,63 @@ static void keys_with_other_low_bits_have_flights_of_their_own(void **state)
     others[3].bytes[0] ^= 1;
     memset(highest.bytes, 0xff, sizeof(highest.bytes));
     int fd;
-    assert_int_equal(jc_flight_begin(cache, &key, &fd), JC_OK);
+    assert_int_equal(jc_flight_begin(cache, &key, false, &fd), JC_OK);
     for (unsigned i = 0; i < 4; i++) {
         assert_int_equal(try_begin(cache, &others[i]), i < 2 ? JC_OK : JC_ERROR_TIMEOUT);
-        assert_true(jc_flight_is_on(cache, &others[i]) == (i >= 2));
+        assert_true(jc_flight_is_on(cache, &others[i], false) == (i >= 2));
     }
     jc_flight_end(cache, fd);
     // The last byte that a file can have.
-    assert_int_equal(jc_flight_begin(cache, &highest, &fd), JC_OK);
-    assert_true(jc_flight_is_on(cache, &highest));
+    assert_int_equal(jc_flight_begin(cache, &highest, false, &fd), JC_OK);
+    assert_true(jc_flight_is_on(cache, &highest, false));
     assert_int_equal(try_begin(cache, &key), JC_OK);
     jc_flight_end(cache, fd);
     jc_cache_destroy(&cache);
+}
+
+static enum jc_result try_background(struct jc_cache *cache, const struct jc_key *of)
+{
+    int fd;
+    enum jc_result result = jc_flight_begin(cache, of, true, &fd);
+    jc_flight_end(cache, fd);
+    return result;
+}
+
+static void whoever_waits_does_not_wait_for_one_in_the_background(void **state)
+{
+    (void) state;
+    struct jc_cache *caches[2] = {open_cache(), open_cache()};
+    int fd;
+    assert_int_equal(jc_flight_begin(caches[0], &key, true, &fd), JC_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_false(jc_flight_is_on(caches[i], &key, false));
+        assert_true(jc_flight_is_on(caches[i], &key, true));
+        assert_int_equal(try_begin(caches[i], &key), JC_OK);
+        assert_int_equal(try_background(caches[i], &key), JC_ERROR_TIMEOUT);
+    }
+    jc_flight_end(caches[0], fd);
+    assert_int_equal(try_background(caches[1], &key), JC_OK);
+    jc_cache_destroy(&caches[1]);
+    jc_cache_destroy(&caches[0]);
+}
+
+static void in_the_background_a_key_is_left_to_whoever_waits(void **state)
+{
+    (void) state;
+    struct jc_cache *caches[2] = {open_cache(), open_cache()};
+    int fd;
+    assert_int_equal(jc_flight_begin(caches[0], &key, false, &fd), JC_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(jc_flight_is_on(caches[i], &key, true));
+        assert_int_equal(try_background(caches[i], &key), JC_ERROR_TIMEOUT);
+    }
+    jc_flight_end(caches[0], fd);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_false(jc_flight_is_on(caches[i], &key, true));
+        assert_int_equal(try_background(caches[i], &key), JC_OK);
+    }
+    jc_cache_destroy(&caches[1]);
+    jc_cache_destroy(&caches[0]);
 }
 
 // --- other processes
@@ -103,7 +148,7 @@ static int lead(int told, int leave, enum ending ending)
 {
     struct jc_cache *cache = open_cache();
     int fd;
-    if (!cache || jc_flight_begin(cache, &key, &fd) != JC_OK || write(told, "f", 1) != 1)
+    if (!cache || jc_flight_begin(cache, &key, false, &fd) != JC_OK || write(told, "f", 1) != 1)
         return 1;
     await_end(leave);
     if (ending == ENDS)
@@ -171,11 +216,11 @@ static void a_flight_of_another_process_lasts_as_long_as_that(void **state)
         struct leader leader;
         assert_true(start_leader(&leader, ending, false));
         assert_int_equal(try_begin(cache, &key), JC_ERROR_TIMEOUT);
-        assert_true(jc_flight_is_on(cache, &key));
+        assert_true(jc_flight_is_on(cache, &key, false));
         if (ending == IS_KILLED)
             kill(leader.pid, SIGKILL);
         assert_int_equal(end_leader(&leader), ending == IS_KILLED ? SIGKILL : 0);
-        assert_false(jc_flight_is_on(cache, &key));
+        assert_false(jc_flight_is_on(cache, &key, false));
         assert_int_equal(try_begin(cache, &key), JC_OK);
     }
     jc_cache_destroy(&cache);
@@ -193,7 +238,7 @@ static void a_flight_in_another_pid_namespace_is_seen(void **state)
         skip();
     }
     assert_int_equal(try_begin(cache, &key), JC_ERROR_TIMEOUT);
-    assert_true(jc_flight_is_on(cache, &key));
+    assert_true(jc_flight_is_on(cache, &key, false));
     assert_int_equal(end_leader(&leader), 0);
     assert_int_equal(try_begin(cache, &key), JC_OK);
     jc_cache_destroy(&cache);
@@ -210,7 +255,7 @@ static void a_copy_in_a_started_program_keeps_the_lock(void **state)
     int fd, ends[2], status;
     pid_t cat;
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    assert_int_equal(jc_flight_begin(cache, &key, &fd), JC_OK);
+    assert_int_equal(jc_flight_begin(cache, &key, false, &fd), JC_OK);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[0], 0);
     posix_spawn_file_actions_adddup2(&actions, fd, 9);
@@ -219,7 +264,7 @@ static void a_copy_in_a_started_program_keeps_the_lock(void **state)
     close(ends[0]);
     jc_flight_end(cache, fd);
     assert_int_equal(try_begin(cache, &key), JC_ERROR_TIMEOUT);
-    assert_true(jc_flight_is_on(cache, &key));
+    assert_true(jc_flight_is_on(cache, &key, false));
     close(ends[1]);
     assert_int_equal(waitpid(cat, &status, 0), cat);
     assert_int_equal(status, 0);
@@ -237,7 +282,7 @@ static int try_as_child(struct jc_cache *cache, int fd)
     jc_flight_end(cache, mine);
     if (fcntl(mine, F_GETFD) == -1)
         return 2;
-    if (!jc_flight_is_on(cache, &key) || try_begin(cache, &key) != JC_ERROR_TIMEOUT)
+    if (!jc_flight_is_on(cache, &key, false) || try_begin(cache, &key) != JC_ERROR_TIMEOUT)
         return 3;
     return 0;
 }
@@ -250,8 +295,8 @@ static void a_child_neither_ends_nor_keeps_a_flight_of_its_parent(void **state)
     char answer = 'x';
     assert_int_equal(pipe(told), 0);
     assert_int_equal(pipe(leave), 0);
-    assert_int_equal(jc_flight_begin(cache, &key, &fd), JC_OK);
-    assert_true(jc_flight_is_on(cache, &key)); // so that this descriptor is open, too
+    assert_int_equal(jc_flight_begin(cache, &key, false, &fd), JC_OK);
+    assert_true(jc_flight_is_on(cache, &key, false)); // so that this descriptor is open, too
     pid_t child = fork();
     if (child == 0) {
         close(leave[1]);
@@ -284,7 +329,7 @@ static bool lead_often(struct jc_cache *cache, atomic_uint *leaders, unsigned ro
     bool alone = true;
     while (rounds > 0) {
         int fd;
-        enum jc_result result = jc_flight_begin(cache, &key, &fd);
+        enum jc_result result = jc_flight_begin(cache, &key, false, &fd);
         if (result == JC_ERROR_TIMEOUT) {
             sched_yield();
             continue;
@@ -382,17 +427,17 @@ static void an_unlinked_file_is_made_again(void **state)
     (void) state;
     struct jc_cache *caches[2] = {open_cache(), open_cache()};
     int fd, other;
-    assert_int_equal(jc_flight_begin(caches[0], &key, &fd), JC_OK);
-    assert_true(jc_flight_is_on(caches[1], &key));
+    assert_int_equal(jc_flight_begin(caches[0], &key, false, &fd), JC_OK);
+    assert_true(jc_flight_is_on(caches[1], &key, false));
     assert_int_equal(unlink(scratch_path("c/" JC_FLIGHT_FILE)), 0);
-    assert_false(jc_flight_is_on(caches[1], &key));
-    assert_int_equal(jc_flight_begin(caches[1], &key, &other), JC_OK);
+    assert_false(jc_flight_is_on(caches[1], &key, false));
+    assert_int_equal(jc_flight_begin(caches[1], &key, false, &other), JC_OK);
     // From now on all see the new one.
-    assert_true(jc_flight_is_on(caches[1], &key));
-    assert_true(jc_flight_is_on(caches[0], &key));
+    assert_true(jc_flight_is_on(caches[1], &key, false));
+    assert_true(jc_flight_is_on(caches[0], &key, false));
     assert_int_equal(try_begin(caches[0], &key), JC_ERROR_TIMEOUT);
     jc_flight_end(caches[0], fd);
-    assert_true(jc_flight_is_on(caches[0], &key));
+    assert_true(jc_flight_is_on(caches[0], &key, false));
     jc_flight_end(caches[1], other);
     jc_cache_destroy(&caches[1]);
     jc_cache_destroy(&caches[0]);
@@ -425,12 +470,12 @@ static void a_file_that_is_unlinked_in_between_is_not_locked(void **state)
     struct jc_cache *cache = open_cache();
     int fd;
     num_unlinks = 1;
-    assert_int_equal(jc_flight_begin(cache, &key, &fd), JC_OK);
+    assert_int_equal(jc_flight_begin(cache, &key, false, &fd), JC_OK);
     assert_int_equal(num_unlinks, 0);
-    assert_true(jc_flight_is_on(cache, &key));
+    assert_true(jc_flight_is_on(cache, &key, false));
     jc_flight_end(cache, fd);
     num_unlinks = 2;
-    assert_int_equal(jc_flight_begin(cache, &key, &fd), JC_ERROR_IO);
+    assert_int_equal(jc_flight_begin(cache, &key, false, &fd), JC_ERROR_IO);
     assert_int_equal(num_unlinks, 0);
     assert_int_equal(fd, -1);
     assert_int_equal(try_begin(cache, &key), JC_OK);
@@ -448,7 +493,7 @@ static void what_is_not_a_file_of_ours_alone_is_not_locked(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(try_begin(cache, &key), JC_ERROR_CACHE);
-    assert_false(jc_flight_is_on(cache, &key));
+    assert_false(jc_flight_is_on(cache, &key, false));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(try_begin(cache, &key), JC_OK);
     struct stat stat_of;
@@ -468,12 +513,12 @@ static void a_cache_that_is_not_written_has_no_flights(void **state)
     assert_int_equal(jc_cache_create(jc_cache_params(.dir = scratch_path("c"), .read_only = true),
                                      &caches[0], NULL), JC_OK);
     assert_int_equal(jc_cache_create(jc_cache_params(.disable = true), &caches[1], NULL), JC_OK);
-    assert_int_equal(jc_flight_begin(writable, &key, &fd), JC_OK);
+    assert_int_equal(jc_flight_begin(writable, &key, false, &fd), JC_OK);
     errno = E2BIG;
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(jc_flight_begin(caches[i], &key, &other), JC_ERROR_CACHE);
+        assert_int_equal(jc_flight_begin(caches[i], &key, false, &other), JC_ERROR_CACHE);
         assert_int_equal(other, -1);
-        assert_false(jc_flight_is_on(caches[i], &key));
+        assert_false(jc_flight_is_on(caches[i], &key, false));
         jc_cache_destroy(&caches[i]);
     }
     assert_int_equal(errno, E2BIG);
@@ -485,7 +530,8 @@ static int try_without_descriptors(struct jc_cache *cache)
 {
     struct rlimit limit;
     int fds[2];
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || jc_flight_begin(cache, &key, &fds[0]) != JC_OK)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0
+        || jc_flight_begin(cache, &key, false, &fds[0]) != JC_OK)
         return 1;
     rlim_t before = limit.rlim_cur;
     limit.rlim_cur = (rlim_t) fds[0] + 1;
@@ -493,12 +539,12 @@ static int try_without_descriptors(struct jc_cache *cache)
         return 2;
     struct jc_key other = key;
     other.bytes[15]++;
-    if (jc_flight_begin(cache, &other, &fds[1]) != JC_ERROR_IO || fds[1] != -1)
+    if (jc_flight_begin(cache, &other, false, &fds[1]) != JC_ERROR_IO || fds[1] != -1)
         return 3;
     limit.rlim_cur = before;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 4;
-    return jc_flight_begin(cache, &other, &fds[1]) == JC_OK ? 0 : 5;
+    return jc_flight_begin(cache, &other, false, &fds[1]) == JC_OK ? 0 : 5;
 }
 
 static void without_a_descriptor_there_is_no_flight_for_now(void **state)
@@ -521,6 +567,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(one_key_has_one_flight),
         TEST(keys_with_other_low_bits_have_flights_of_their_own),
+        TEST(whoever_waits_does_not_wait_for_one_in_the_background),
+        TEST(in_the_background_a_key_is_left_to_whoever_waits),
         TEST(a_flight_of_another_process_lasts_as_long_as_that),
         TEST(a_flight_in_another_pid_namespace_is_seen),
         TEST(a_copy_in_a_started_program_keeps_the_lock),
