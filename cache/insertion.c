@@ -42,6 +42,15 @@ static enum jc_result encode(struct jc_cache *cache, const struct jc_record *rec
     return JC_OK;
 }
 
+// Whether a record keeps another of its key from being stored. Of two that expire, the one that
+// does so later is the newer.
+static bool wins(const struct jc_record *found, const struct jc_record *record)
+{
+    return found->kind == record->kind &&
+           !jc_has_expired(found->created_ms, found->expires_ms, jc_now_unix_ms()) &&
+           (found->expires_ms == 0 || record->expires_ms <= found->expires_ms);
+}
+
 // With W held, so that nothing changes and D is not needed.
 static bool is_there(struct jc_list *list, const struct insertion *insertion)
 {
@@ -53,8 +62,7 @@ static bool is_there(struct jc_list *list, const struct insertion *insertion)
         if (jc_segment_read(list->segments[i], insertion->key, &block, &shift, &size) != JC_OK)
             continue;
         there = jc_record_decode(block + shift, size, &found) == JC_OK &&
-                found.kind == insertion->record->kind &&
-                !jc_has_expired(found.created_ms, found.expires_ms, jc_now_unix_ms());
+                wins(&found, insertion->record);
         free(block);
     }
     return there;

@@ -141,7 +141,8 @@ static char *copy_text(const char *text)
 static bool copy_answer(const struct jc_compiler_answer *from, struct jc_compiler_answer *to)
 {
     const struct jc_job_answer *job = &from->job;
-    *to = (struct jc_compiler_answer){.lasting = from->lasting};
+    *to = (struct jc_compiler_answer){
+        .lasting = from->lasting, .limit_ns = from->limit_ns, .limit_bytes = from->limit_bytes};
     to->job = (struct jc_job_answer){
         .result = job->result,
         .text = copy_text(job->text),
@@ -366,7 +367,10 @@ enum jc_result jc_errand_look(struct jc_errand *errand, bool retry, const char *
                            unit->text_size, &record);
     if (result != JC_OK)
         return result;
-    result = jc_outcome_recall(errand->source, unit, &record, remedy, text);
+    if (jc_outcome_holds(errand->source, &record))
+        result = jc_outcome_recall(errand->source, unit, &record, remedy, text);
+    else
+        result = JC_ERROR_NOT_FOUND;
     jc_record_finish(&record);
     return result;
 }

@@ -56,10 +56,11 @@ enum jc_result jc_errand_init(struct jc_errand *errand, struct jc_source *source
 // it has come back, or was given up, by then. Accepts one that is all zero.
 void jc_errand_finish(struct jc_errand *errand);
 
-// Looks in the cache. JC_ERROR_NOT_FOUND: it knows nothing of the variant, or, with `retry`,
-// nothing but a failure. JC_ERROR_COMPILE, JC_ERROR_WORKER: so it failed a short time ago; `text`
-// gets what is to be said of that, `remedy` being what tries it again. JC_ERROR_OUT_OF_MEMORY. But
-// for JC_OK there is nothing to finish in `obtained`.
+// Looks in the cache. JC_ERROR_NOT_FOUND: it knows nothing of the variant, or nothing but a failure
+// that does not count: with `retry`, or where the limit that it ran into is larger now.
+// JC_ERROR_COMPILE, JC_ERROR_WORKER: so it failed a short time ago; `text` gets what is to be said
+// of that, `remedy` being what tries it again. JC_ERROR_OUT_OF_MEMORY. But for JC_OK there is
+// nothing to finish in `obtained`.
 enum jc_result jc_errand_look(struct jc_errand *errand, bool retry, const char *remedy,
                               struct jc_obtained *obtained, struct jc_buffer *text);
 

@@ -10,6 +10,7 @@
 #include "cache/report.h"
 #include "runtime/compile/diagnosis.h"
 #include "runtime/compile/resources.h"
+#include "runtime/template/number.h"
 
 // How long a failed compile is remembered: long enough that the ranks of a starting engine do not
 // all run into it, short enough that a repaired machine is noticed.
@@ -75,20 +76,24 @@ enum jc_result jc_outcome_keep(const struct jc_source *source, const struct jc_u
 
 // Whether it was kept, by this or an earlier one.
 static bool keep_failure(const struct jc_source *source, const struct jc_unit *unit,
-                         const struct jc_job_answer *answer, const char *reason)
+                         const struct jc_compiler_answer *answer, const char *reason)
 {
     struct jc_buffer metadata = {0};
     jc_buffer_print(&metadata, "file=%s\n", source->tmpl->base_name);
     if (strcmp(source->tmpl->line_name, source->tmpl->base_name) != 0)
         jc_buffer_print(&metadata, "description=%s\n", source->tmpl->line_name);
-    if (answer->result == JC_ERROR_WORKER)
+    if (answer->job.result == JC_ERROR_WORKER)
         jc_buffer_string(&metadata, "result=worker\n");
+    if (answer->limit_ns)
+        jc_buffer_print(&metadata, "limit_ns=%llu\n", (unsigned long long) answer->limit_ns);
+    if (answer->limit_bytes)
+        jc_buffer_print(&metadata, "limit_bytes=%llu\n", (unsigned long long) answer->limit_bytes);
     struct jc_record record = record_of(source, unit, JC_RECORD_FAILURE);
     record.metadata = metadata.data;
     record.metadata_size = metadata.size;
     record.payload = reason;
     record.payload_size = strlen(reason);
-    record.cost_ns = answer->elapsed_ns;
+    record.cost_ns = answer->job.elapsed_ns;
     record.expires_ms = jc_now_unix_ms() + FAILURE_LIFETIME_MS;
     bool kept =
         !metadata.failed && jc_cache_insert(source->context->cache, &record, NULL) == JC_OK;
@@ -166,13 +171,29 @@ void jc_outcome_fail(const struct jc_source *source, const struct jc_unit *unit,
     char *reason = failure_reason(source, &answer->job);
     bool named = atomic_load_explicit(&source->template_stored, memory_order_acquire);
     bool kept = reason && answer->lasting && named
-                && keep_failure(source, unit, &answer->job, reason);
+                && keep_failure(source, unit, answer, reason);
     print_failure(source, unit,
                   answer->job.result == JC_ERROR_COMPILE ? " does not compile:\n" : ": ", reason,
                   text);
     if (kept && answer->job.result == JC_ERROR_WORKER)
         print_remedy(source, &unit->key, text);
     free(reason);
+}
+
+// Whether a record says that a limit was run into, and that is below the one of now.
+static bool has_grown(const struct jc_record *record, const char *name, uint64_t now)
+{
+    const char *text;
+    int64_t then;
+    size_t size = jc_outcome_value(record, name, &text);
+    return size > 0 && !jc_number_parse(text, size, &then) && then >= 0 && (uint64_t) then < now;
+}
+
+bool jc_outcome_holds(const struct jc_source *source, const struct jc_record *record)
+{
+    const struct jc_context *context = source->context;
+    return !has_grown(record, "limit_ns", context->compile_timeout_ns)
+           && !has_grown(record, "limit_bytes", context->compile_max_bytes);
 }
 
 static bool is_of_name(char c)

@@ -23,6 +23,9 @@ enum jc_result jc_outcome_keep(const struct jc_source *source, const struct jc_u
 void jc_outcome_fail(const struct jc_source *source, const struct jc_unit *unit,
                      const struct jc_compiler_answer *answer, struct jc_buffer *text);
 
+// Whether what failed then would fail now: it did not run into a limit that has become larger.
+bool jc_outcome_holds(const struct jc_source *source, const struct jc_record *record);
+
 // Says what was found out earlier, by whatever process, about a file of whatever name, and what
 // jc_outcome_fail was told then, with the same last line. `remedy` is what tries it again.
 // JC_ERROR_COMPILE or JC_ERROR_WORKER.

@@ -252,6 +252,37 @@ static void a_failed_compile_is_forgotten_when_it_expires(void **state)
     jc_cache_destroy(&cache);
 }
 
+static void of_two_records_that_expire_the_later_one_counts(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache();
+    uint64_t now_ms = jc_now_unix_ms();
+    static const struct {
+        const char *payload;
+        uint64_t life_ms;
+        const char *there;
+    } rounds[] = {
+        {"one", 3600000, "one"},
+        {"two", 3600001, "two"},
+        {"six", 3600000, "two"},
+        {"ten", 3600001, "two"},
+    };
+    struct jc_record found;
+    for (size_t i = 0; i < sizeof(rounds) / sizeof(rounds[0]); i++) {
+        const struct jc_record failure = {
+            .kind = JC_RECORD_FAILURE, .text = "t", .text_size = 1, .payload = rounds[i].payload,
+            .payload_size = 3, .expires_ms = now_ms + rounds[i].life_ms};
+        assert_int_equal(jc_cache_insert(cache, &failure, NULL), JC_OK);
+        assert_int_equal(jc_cache_find(cache, JC_RECORD_FAILURE, "t", 1, &found), JC_OK);
+        assert_memory_equal(found.payload, rounds[i].there, 3);
+        jc_record_finish(&found);
+    }
+    assert_int_equal(info_of(cache).inserts, 2);
+    assert_int_equal(info_of(cache).duplicates, 2);
+    assert_int_equal(count_entries(cache), 1);
+    jc_cache_destroy(&cache);
+}
+
 static void a_failed_compile_from_the_future_is_forgotten(void **state)
 {
     (void) state;
@@ -1581,6 +1612,7 @@ int main(void)
         TEST(records_of_every_size_are_found),
         TEST(the_first_of_two_stays),
         TEST(a_failed_compile_is_forgotten_when_it_expires),
+        TEST(of_two_records_that_expire_the_later_one_counts),
         TEST(a_failed_compile_from_the_future_is_forgotten),
         TEST(another_text_under_the_same_key_is_a_miss),
         TEST(a_damaged_record_is_a_miss_and_gives_way),

@@ -422,6 +422,70 @@ static void a_worker_that_crashes_is_another_result_than_a_compile_that_fails(vo
     close_all(&f);
 }
 
+// What one with such limits gets.
+static void expect(const struct jc_context_params *limits, enum jc_result result,
+                   size_t num_compiles)
+{
+    struct fixture f = {0};
+    open_context(&f, limits);
+    open_source(&f, "t/k.cu", jc_plan_params());
+    if (try_obtain(&f) != result)
+        fail_msg("%s", f.error.text);
+    assert_int_equal(compiles(), num_compiles);
+    jc_obtained_finish(&f.obtained);
+    close_all(&f);
+}
+
+static void a_compile_that_ran_out_of_time_is_tried_again_by_whoever_has_more(void **state)
+{
+    (void) state;
+    const struct jc_context_params little = {.compile_timeout_ns = UINT64_C(500000000)},
+                                   more = {.compile_timeout_ns = UINT64_C(800000000)},
+                                   much = {.compile_timeout_ns = UINT64_C(300000000000)};
+    put_template("t", 7);
+    setenv("JITCACHE_NVRTC_ACT", "hang", 1);
+    expect(&little, JC_ERROR_WORKER, 1);
+    expect(&little, JC_ERROR_WORKER, 0);
+    // What is remembered then is the limit that this one had.
+    expect(&more, JC_ERROR_WORKER, 1);
+    expect(&more, JC_ERROR_WORKER, 0);
+    expect(&little, JC_ERROR_WORKER, 0);
+    unsetenv("JITCACHE_NVRTC_ACT");
+    expect(&more, JC_ERROR_WORKER, 0);
+    expect(&much, JC_OK, 1);
+    expect(&little, JC_OK, 0);
+}
+
+static void a_compile_that_ran_out_of_memory_is_tried_again_by_whoever_has_more(void **state)
+{
+    (void) state;
+    const struct jc_context_params little = {.compile_max_bytes = UINT64_C(400) << 20},
+                                   more = {.compile_max_bytes = UINT64_C(2) << 30};
+    put_template("t", 7);
+    setenv("JITCACHE_NVRTC_ACT", "eat", 1);
+    expect(&little, JC_ERROR_WORKER, 1);
+    unsetenv("JITCACHE_NVRTC_ACT");
+    expect(&little, JC_ERROR_WORKER, 0);
+    expect(&more, JC_OK, 1);
+}
+
+static void a_compile_in_the_background_that_ran_out_of_time_is_not_remembered(void **state)
+{
+    (void) state;
+    struct fixture f = {0};
+    put_template("t", 7);
+    setenv("JITCACHE_NVRTC_ACT", "hang", 1);
+    open_context(&f, jc_context_params(.compile_timeout_ns = UINT64_C(500000000)));
+    open_source(&f, "t/k.cu", jc_plan_params());
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(jc_source_obtain(&f.source, jc_plan_specialization(f.plan, 0), "sm_90a",
+                                          JC_PRIORITY_BACKGROUND, &f.obtained, &f.error),
+                         JC_ERROR_WORKER);
+        assert_int_equal(compiles(), 1);
+    }
+    close_all(&f);
+}
+
 static void a_failure_without_a_cache_is_found_out_again(void **state)
 {
     (void) state;
@@ -563,6 +627,9 @@ int main(void)
         IN_A_FOLDER(a_read_only_cache_serves_what_it_has),
         IN_A_FOLDER(a_template_that_the_cache_has_no_room_for_is_compiled_all_the_same),
         IN_A_FOLDER(a_compile_that_fails_is_told_and_remembered),
+        IN_A_FOLDER(a_compile_that_ran_out_of_time_is_tried_again_by_whoever_has_more),
+        IN_A_FOLDER(a_compile_that_ran_out_of_memory_is_tried_again_by_whoever_has_more),
+        IN_A_FOLDER(a_compile_in_the_background_that_ran_out_of_time_is_not_remembered),
         IN_A_FOLDER(a_worker_that_crashes_is_another_result_than_a_compile_that_fails),
         IN_A_FOLDER(a_failure_without_a_cache_is_found_out_again),
         IN_A_FOLDER(an_include_that_cannot_be_followed_fails_the_source),

@@ -137,11 +137,11 @@ JC_API enum jc_result jc_cache_find_key(struct jc_cache *cache, enum jc_record_k
 // Releases what jc_cache_find gave and zeroes it. Accepts a zeroed record.
 JC_API void jc_record_finish(struct jc_record *record);
 
-// Stores a record; the first of two for one key and kind wins, unless it has expired or is damaged.
-// JC_ERROR_CACHE: not writable, short of descriptors, or the lock was not had within 2 s; counted,
-// and `error` says which. JC_ERROR_LIMIT: larger than JC_RECORD_MAX_BYTES or than a quarter of the
-// budget allows. JC_ERROR_IO: the disk is full or failing; the cache becomes read only for this
-// process. Threads: safe.
+// Stores a record; the first of two for one key and kind wins, unless it has expired, expires
+// before the second, or is damaged. JC_ERROR_CACHE: not writable, short of descriptors, or the lock
+// was not had within 2 s; counted, and `error` says which. JC_ERROR_LIMIT: larger than
+// JC_RECORD_MAX_BYTES or than a quarter of the budget allows. JC_ERROR_IO: the disk is full or
+// failing; the cache becomes read only for this process. Threads: safe.
 JC_API enum jc_result jc_cache_insert(struct jc_cache *cache, const struct jc_record *record,
                                       struct jc_error *error);
 
