@@ -55,7 +55,7 @@ WRONG = [
     (["prewarm", SILU, "--arch", "sm_90a", "--timeout", "1m"], "not '1m'"),
     (["prewarm", SILU, "--arch", "sm_90a", "--timeout", "1e3"], "not '1e3'"),
     (["prewarm", SILU, "--arch", "sm_90a", "--timeout", "nan"], "not 'nan'"),
-    (["prewarm", SILU, "--arch", "sm_90a", "--timeout", "18446744074"], "to 86400"),
+    (["prewarm", SILU, "--arch", "sm_90a", "--timeout", "20000000000"], "such as 300 or 0.5, not"),
     (["prewarm", SILU, "--arch", "sm_90a", "--timeout", "."], "--timeout wants the seconds"),
     (["prewarm", SILU, "--arch", "sm_90a", "--key", "abc"], "at least 4 digits"),
     (["prewarm", SILU, "--arch", "sm_90a", "--key", "abcx"], "32 hexadecimal digits"),
