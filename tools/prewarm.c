@@ -358,7 +358,7 @@ static void tell_alike(const struct prewarm *prewarm)
         if (row->num_alike)
             jc_complain("%zu more variant%s of %s failed alike%s", row->num_alike,
                         row->num_alike == 1 ? "" : "s", row->kernel,
-                        row->num_told > 1 ? ", each as one of those above" : "");
+                        row->num_told > 1 ? ", as one of those above" : "");
     }
 }
 

@@ -143,7 +143,7 @@ class Playing(harness.Case):
         self.assertEqual(done.err.count("the log"), 2, done.err)
         self.assertEqual(done.err.count("another"), 1, done.err)
         self.assertIn("jitcache: 2 more variants of first failed alike\n", done.err)
-        self.assertIn("jitcache: 1 more variant of second failed alike, each as one of those"
+        self.assertIn("jitcache: 1 more variant of second failed alike, as one of those"
                       " above\n", done.err)
         done = self.run_command(*words, self.kernel("second"), "-v", status=1)
         self.assertEqual(len(re.findall(r"(?m)^failed +50 ms  ", done.err)), 3)
