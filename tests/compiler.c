@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache/clock.h"
+#include "cache/slots.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
@@ -1023,6 +1025,121 @@ static void an_answer_says_which_limit_was_too_small(void **state)
     stop_acting(mark, count);
 }
 
+// A process that is stopped while it has all slots of the node.
+static pid_t stop_with_all_slots(const char *dir)
+{
+    int ends[2];
+    char ready = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct jc_cache *cache;
+        struct jc_slots *slots;
+        ready = jc_cache_create(jc_cache_params(.dir = dir), &cache, NULL) == JC_OK
+            && jc_slots_create(cache, &slots, NULL) == JC_OK
+            && jc_slots_take(slots, 2, JC_PRIORITY_WARMUP) >= 0
+            && jc_slots_take(slots, 2, JC_PRIORITY_WARMUP) >= 0;
+        ssize_t written = write(ends[1], &ready, 1);
+        (void) written;
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    ssize_t got = read(ends[0], &ready, 1);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
+    assert_true(got == 1 && ready);
+    return child;
+}
+
+static void a_stopped_process_with_all_slots_costs_a_moment_not_each_job_one(void **state)
+{
+    (void) state;
+    char dir[PATH_MAX];
+    struct jc_cache *cache;
+    struct jc_slots *slots;
+    in_folder(dir, "cache");
+    pid_t child = stop_with_all_slots(dir);
+    assert_int_equal(jc_cache_create(jc_cache_params(.dir = dir), &cache, NULL), JC_OK);
+    assert_int_equal(jc_slots_create(cache, &slots, NULL), JC_OK);
+    struct jc_compiler *compiler = create_with(
+        (struct jc_compiler_params){.nvrtc = real_nvrtc, .max_workers = 2, .slots = slots});
+    uint64_t begin = jc_now_ns();
+    for (int i = 0; i < 12; i++) {
+        submit(compiler, kernel, NULL); // each when the one before it is done
+        struct jc_compiler_answer answer = take(compiler);
+        assert_int_equal(answer.job.result, JC_OK);
+        jc_job_answer_finish(&answer.job);
+    }
+    // Two seconds each they would be 24.
+    assert_true(jc_now_ns() - begin < UINT64_C(12000000000));
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    compile_kernel(compiler);
+    destroy(&compiler);
+    jc_slots_destroy(&slots);
+    jc_cache_destroy(&cache);
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof(command), "rm -r '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
+// What a program says that is frozen in the middle of a compile.
+struct frozen {
+    pid_t worker;
+    bool well;
+};
+
+static void compile_to_be_frozen(const char *hold, const char *count, int out)
+{
+    struct frozen frozen = {0};
+    setenv("JITCACHE_NVRTC_HOLD", hold, 1);
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){
+        .max_workers = 1, .timeout_ns = UINT64_C(3000000000)});
+    submit(compiler, kernel, NULL);
+    while (count_lines(count) == 0)
+        poll(NULL, 0, 5);
+    frozen.worker = find_worker();
+    ssize_t written = write(out, &frozen, sizeof(frozen));
+    struct jc_compiler_answer answer = take(compiler);
+    frozen.well = answer.job.result == JC_OK;
+    jc_job_answer_finish(&answer.job);
+    destroy(&compiler);
+    written += write(out, &frozen, sizeof(frozen));
+    _exit(written == 2 * (ssize_t) sizeof(frozen) ? 0 : 1);
+}
+
+// As a control group's freezer stops them, or a virtual machine that is paused.
+static void time_in_which_everything_was_frozen_is_nobodys_fault(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX], hold[PATH_MAX];
+    int ends[2];
+    in_folder(hold, "hold");
+    fclose(fopen(hold, "w"));
+    act("hang@never", false, mark, count);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0)
+        compile_to_be_frozen(hold, count, ends[1]);
+    close(ends[1]);
+    struct frozen frozen = {0};
+    assert_int_equal(read(ends[0], &frozen, sizeof(frozen)), sizeof(frozen));
+    kill(child, SIGSTOP);
+    if (frozen.worker > 0)
+        kill(frozen.worker, SIGSTOP);
+    poll(NULL, 0, 4000);
+    if (frozen.worker > 0)
+        kill(frozen.worker, SIGCONT);
+    kill(child, SIGCONT);
+    unlink(hold);
+    assert_int_equal(read(ends[0], &frozen, sizeof(frozen)), sizeof(frozen));
+    close(ends[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    stop_acting(mark, count);
+    assert_true(frozen.well);
+}
+
 struct side {
     struct jc_compiler *compiler;
     bool well;
@@ -1135,6 +1252,8 @@ int main(void)
         cmocka_unit_test(a_worker_that_ends_costs_a_program_that_forked_nothing),
         cmocka_unit_test(limits_may_be_as_large_as_they_get),
         cmocka_unit_test(an_answer_says_which_limit_was_too_small),
+        cmocka_unit_test(a_stopped_process_with_all_slots_costs_a_moment_not_each_job_one),
+        cmocka_unit_test(time_in_which_everything_was_frozen_is_nobodys_fault),
         cmocka_unit_test(threads_may_compile_side_by_side),
         cmocka_unit_test(resources_are_read_for_the_right_function),
     };

@@ -11,8 +11,8 @@
 
 #include "disk.h"
 #include "finding.h"
+#include "guess.h"
 #include "memory.h"
-#include "nearest.h"
 #include "options.h"
 #include "output.h"
 #include "session.h"
@@ -68,13 +68,13 @@ static bool is_variable(const char *name)
 static void doubt_variable(struct doctor *doctor, const char *name)
 {
     const size_t prefix = strlen("JITCACHE_");
-    struct jc_nearest nearest = {.typed = name + prefix};
+    struct jc_guess guess = {.typed = name + prefix};
     for (size_t i = 0; i < NUM_VARIABLES; i++)
-        jc_nearest_offer(&nearest, variables[i] + prefix);
-    if (nearest.name)
+        jc_guess_offer(&guess, variables[i] + prefix);
+    if (guess.name)
         jc_findings_add(&doctor->findings, JC_FINDING_WARNING, "environment",
                         "%s is set, which nothing reads; did you mean JITCACHE_%s?", name,
-                        nearest.name);
+                        guess.name);
     else
         jc_findings_add(&doctor->findings, JC_FINDING_WARNING, "environment",
                         "%s is set, which nothing reads; jitcache(1) lists what is read", name);

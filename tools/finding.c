@@ -16,12 +16,10 @@ void jc_findings_add(struct jc_findings *findings, enum jc_finding_level level, 
                      const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
+    char *text = jc_format_text(format, arguments);
     va_end(arguments);
-    if (size < 0)
-        text = jc_copy_text("", 0);
+    size_t size = strlen(text);
     while (size > 0 && text[size - 1] == '\n')
         text[--size] = '\0';
     findings->list = jc_grow(findings->list, findings->count, sizeof(*findings->list));
@@ -38,7 +36,7 @@ static void print_line(const char *line, size_t column)
     while (*line) {
         size_t blanks = strspn(line, " "), size = blanks + strcspn(line + blanks, " ");
         char *word = jc_copy_text(line, size);
-        size_t columns = jc_columns(word);
+        size_t columns = jc_width(word);
         if (at > column && at + columns > WIDTH) {
             printf("\n%*s%s", (int) column, "", word + blanks);
             at = column + columns - blanks;

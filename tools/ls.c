@@ -8,23 +8,23 @@
 
 #include <jitcache/jitcache.h>
 
+#include "capability.h"
 #include "catalog.h"
+#include "columns.h"
 #include "keytext.h"
 #include "memory.h"
 #include "options.h"
 #include "output.h"
+#include "prefix.h"
 #include "session.h"
-#include "table.h"
 #include "units.h"
-
-// As many digits of a key as are enough to tell records apart in any cache of a sensible size.
-#define KEY_DIGITS 12
 
 enum { OPTION_KERNEL = 0x1000, OPTION_ARCH, OPTION_KIND };
 
 static const struct jc_option options_of_ls[] = {
     {"kernel", OPTION_KERNEL, "NAME", "only this kernel; may hold * and ?"},
-    {"arch", OPTION_ARCH, "ARCH", "only this architecture, such as sm_90a"},
+    {"arch", OPTION_ARCH, "ARCH", "only this architecture: sm_90a; or all of that GPU, as\n"
+                                  "sm_90 or 9.0"},
     {"kind", OPTION_KIND, "KIND", "only " JC_KIND_NAMES},
     {NULL, 0, NULL, NULL},
 };
@@ -39,7 +39,7 @@ static bool passes(const struct filter *filter, const struct jc_catalog *catalog
 {
     if (filter->kind && filter->kind != entry->kind)
         return false;
-    if (filter->arch && strcmp(filter->arch, entry->label) != 0)
+    if (filter->arch && !jc_capability_is(filter->arch, entry->label))
         return false;
     return !filter->kernel ||
            fnmatch(filter->kernel, jc_catalog_kernel_of(catalog, entry), 0) == 0;
@@ -91,8 +91,8 @@ static void print_table(const struct jc_catalog *catalog, const struct filter *f
     memcpy(headings, known, sizeof(known));
     if (!cache)
         headings[7] = NULL;
-    struct jc_table table;
-    jc_table_init(&table, headings);
+    struct jc_columns table;
+    jc_columns_init(&table, headings);
     uint64_t now_ms = jc_now_ms();
     for (size_t i = 0; i < catalog->num_entries; i++) {
         const struct jc_cache_entry *entry = &catalog->entries[i];
@@ -100,22 +100,22 @@ static void print_table(const struct jc_catalog *catalog, const struct filter *f
             continue;
         char key[JC_KEY_STRING_SIZE], text[JC_UNITS_SIZE];
         jc_key_format(&entry->key, key);
-        jc_table_add(&table, "%.*s", KEY_DIGITS, key);
-        jc_table_add(&table, "%s", jc_kind_name(entry->kind));
-        jc_table_add(&table, "%s", jc_catalog_kernel_of(catalog, entry));
-        jc_table_add(&table, "%s", entry->label);
-        jc_table_add(&table, "%s", jc_units_bytes(entry->bytes, text));
-        jc_table_add(&table, "%s", entry->cost_ns ? jc_units_duration(entry->cost_ns, text) : "");
-        jc_table_add(&table, "%s", jc_units_age(now_ms, entry->created_ms, text));
+        jc_columns_add(&table, "%.*s", JC_KEY_DIGITS, key);
+        jc_columns_add(&table, "%s", jc_kind_name(entry->kind));
+        jc_columns_add(&table, "%s", jc_catalog_kernel_of(catalog, entry));
+        jc_columns_add(&table, "%s", entry->label);
+        jc_columns_add(&table, "%s", jc_units_bytes(entry->bytes, text));
+        jc_columns_add(&table, "%s", entry->cost_ns ? jc_units_duration(entry->cost_ns, text) : "");
+        jc_columns_add(&table, "%s", jc_units_age(now_ms, entry->created_ms, text));
         if (!cache)
             continue;
         char *specialization = read_specialization(cache, entry);
-        jc_table_add(&table, "%s", *specialization ? specialization : "-");
+        jc_columns_add(&table, "%s", *specialization ? specialization : "-");
         free(specialization);
     }
     if (table.num_cells)
-        jc_table_print(&table, 0);
-    jc_table_finish(&table);
+        jc_columns_print(&table, 0);
+    jc_columns_finish(&table);
 }
 
 static int list_records(const struct jc_common *common, const struct filter *filter)

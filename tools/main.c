@@ -10,7 +10,7 @@
 
 #include <jitcache/jitcache.h>
 
-#include "nearest.h"
+#include "guess.h"
 #include "options.h"
 #include "output.h"
 
@@ -56,14 +56,14 @@ static void print_usage(void)
 
 static const struct jc_command *find_command(const char *name)
 {
-    struct jc_nearest nearest = {.typed = name};
+    struct jc_guess guess = {.typed = name};
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
-        jc_nearest_offer(&nearest, commands[i]->name);
+        jc_guess_offer(&guess, commands[i]->name);
     }
-    if (nearest.name)
-        jc_complain("unknown command '%s'; did you mean '%s'?", name, nearest.name);
+    if (guess.name)
+        jc_complain("unknown command '%s'; did you mean '%s'?", name, guess.name);
     else
         jc_complain("unknown command '%s' (see jitcache --help)", name);
     return NULL;

@@ -29,8 +29,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "guess.h"
 #include "memory.h"
-#include "nearest.h"
 #include "output.h"
 
 static const char magic[] = "jitcache-manifest";
@@ -104,6 +104,35 @@ bool jc_manifest_is(const char *file)
     return size > 0 && match_magic(bytes, (size_t) size) > 0;
 }
 
+// Whether a file that is none was meant to be one: its name or its first line says so.
+static bool is_meant(const char *file)
+{
+    static const char ending[] = ".manifest";
+    const size_t ending_size = sizeof(ending) - 1;
+    char bytes[256];
+    int descriptor = open_regular(file);
+    if (descriptor < 0)
+        return false;
+    ssize_t size = read_some(descriptor, bytes, sizeof(bytes) - 1);
+    close(descriptor);
+    bytes[size > 0 ? size : 0] = '\0';
+    bytes[strcspn(bytes, "\r\n")] = '\0';
+    size_t length = strlen(file);
+    return strcasestr(bytes, magic) ||
+           (length > ending_size && strcmp(file + length - ending_size, ending) == 0);
+}
+
+int jc_manifest_complain(const char *where, const char *file, const char *text)
+{
+    if (jc_manifest_is(file))
+        return jc_complain("%s%s: is a manifest, and here goes a template; manifests are for the"
+                           " command line of jitcache prewarm", where, file);
+    if (is_meant(file))
+        return jc_complain("%s%s: if this is to be a manifest, its first line has to be %s 1, and"
+                           " it is another", where, file, magic);
+    return jc_complain("%s%s", where, text);
+}
+
 static int load(struct jc_manifest *manifest)
 {
     int descriptor = open_regular(manifest->file);
@@ -129,12 +158,9 @@ static int wrong(const struct jc_manifest *manifest, const char *format, ...) JC
 static int wrong(const struct jc_manifest *manifest, const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
+    char *text = jc_format_text(format, arguments);
     va_end(arguments);
-    if (size < 0)
-        text = jc_copy_text(format, strlen(format));
     jc_complain("%s:%u: %s", manifest->file, manifest->line, text);
     free(text);
     return JC_MANIFEST_WRONG;
@@ -218,11 +244,11 @@ static char *take_word(char **line, const char **fault)
 static int tell_unknown(const struct jc_manifest *manifest, const char *word)
 {
     char *typed = jc_copy_text(word, strcspn(word, "="));
-    struct jc_nearest nearest = {.typed = typed};
+    struct jc_guess guess = {.typed = typed};
     for (size_t i = 0; i < NUM_OPTION_NAMES; i++)
-        jc_nearest_offer(&nearest, option_names[i]);
-    if (nearest.name)
-        wrong(manifest, "unknown option %s; did you mean %s?", typed, nearest.name);
+        jc_guess_offer(&guess, option_names[i]);
+    if (guess.name)
+        wrong(manifest, "unknown option %s; did you mean %s?", typed, guess.name);
     else
         wrong(manifest, "unknown option %s; a line takes --arch, --param, --range and --without",
               typed);
@@ -299,8 +325,7 @@ static void fill_in(struct jc_manifest *manifest, const char *file,
 {
     free(manifest->where);
     free(manifest->template_file);
-    if (asprintf(&manifest->where, "%s:%u: ", manifest->file, manifest->line) < 0)
-        manifest->where = jc_copy_text("", 0);
+    manifest->where = jc_make_text("%s:%u: ", manifest->file, manifest->line);
     manifest->template_file = locate(manifest, file);
     *entry = (struct jc_manifest_entry){
         .where = manifest->where,

@@ -38,6 +38,10 @@ struct jc_manifest {
 // Whether a file is one, of whatever version: it is regular and begins with the word.
 bool jc_manifest_is(const char *file);
 
+// Tells, behind `where`, that a file does not read as a template: what `text` says, unless it is a
+// manifest or was meant to be one. Returns JC_STATUS_WRONG_USE.
+int jc_manifest_complain(const char *where, const char *file, const char *text);
+
 // Reads one into memory. 0, or the status to end with after telling why. Finish it either way.
 int jc_manifest_open(struct jc_manifest *manifest, const char *file);
 

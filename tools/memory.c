@@ -28,6 +28,21 @@ char *jc_copy_text(const char *text, size_t size)
     return copy;
 }
 
+char *jc_format_text(const char *format, va_list arguments)
+{
+    char *text;
+    return or_end(vasprintf(&text, format, arguments) < 0 ? NULL : text);
+}
+
+char *jc_make_text(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = jc_format_text(format, arguments);
+    va_end(arguments);
+    return text;
+}
+
 void *jc_grow(void *array, size_t count, size_t size)
 {
     // Full exactly when it is empty or holds a power of two.

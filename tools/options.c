@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nearest.h"
+#include "guess.h"
+#include "memory.h"
 #include "output.h"
 
 // Numbers that no option of a command's own may have; the letters d and j stay free for those.
@@ -76,11 +77,11 @@ static int complain_about_option(struct jc_options *options, const char *word, i
     char *name = strndup(word + 2, strcspn(word + 2, "="));
     if (!name)
         return jc_complain("out of memory");
-    struct jc_nearest nearest = {.typed = name};
+    struct jc_guess guess = {.typed = name};
     for (option = options->table; option->name; option++)
-        jc_nearest_offer(&nearest, option->name);
-    if (nearest.name)
-        jc_options_misuse(command, "unknown option --%s; did you mean --%s?", name, nearest.name);
+        jc_guess_offer(&guess, option->name);
+    if (guess.name)
+        jc_options_misuse(command, "unknown option --%s; did you mean --%s?", name, guess.name);
     else
         jc_options_misuse(command, "unknown option --%s", name);
     free(name);
@@ -133,12 +134,9 @@ int jc_options_run(const struct jc_command *command, int argc, char **argv,
 int jc_options_misuse(const struct jc_command *command, const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
+    char *text = jc_format_text(format, arguments);
     va_end(arguments);
-    if (size < 0)
-        return jc_complain("out of memory");
     int status = jc_complain("%s: %s (see jitcache %s --help)", command->name, text, command->name);
     free(text);
     return status;

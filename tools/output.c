@@ -63,7 +63,7 @@ char *jc_printable(const char *text, size_t size, bool lines)
     return printable;
 }
 
-size_t jc_columns(const char *text)
+size_t jc_width(const char *text)
 {
     size_t columns = 0;
     for (; *text; text++)
@@ -100,12 +100,9 @@ void jc_remark(const char *kind, const char *text)
 int jc_complain(const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
+    char *text = jc_format_text(format, arguments);
     va_end(arguments);
-    if (size < 0)
-        text = jc_copy_text(format, strlen(format));
     jc_remark("", text);
     free(text);
     return JC_STATUS_WRONG_USE;

@@ -29,7 +29,7 @@ void jc_remark(const char *kind, const char *text);
 char *jc_printable(const char *text, size_t size, bool lines);
 
 // How many columns a printable text takes.
-size_t jc_columns(const char *text);
+size_t jc_width(const char *text);
 
 // Prints a text of several lines, made printable, each behind `indent` blanks.
 void jc_print_indented(FILE *file, size_t indent, const char *text, size_t size);

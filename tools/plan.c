@@ -9,12 +9,12 @@
 
 #include <jitcache/jitcache.h>
 
+#include "columns.h"
 #include "keytext.h"
 #include "memory.h"
 #include "options.h"
 #include "output.h"
 #include "selection.h"
-#include "table.h"
 
 // A table longer than a screen hides what stands above it.
 #define VARIANTS_SHOWN 32
@@ -235,11 +235,10 @@ static char *spell(const struct jc_line *line)
 {
     bool parameter = line->name[0] == 'p';
     const char *dot = memchr(line->name, '.', line->name_size);
-    char *text;
     assert(dot);
-    if (asprintf(&text, "%.*s%s%.*s", (int) (line->name + line->name_size - dot - 1), dot + 1,
-                 parameter ? "=" : ": ", (int) line->value_size, line->value) < 0)
-        return jc_copy_text("", 0);
+    char *text = jc_make_text("%.*s%s%.*s", (int) (line->name + line->name_size - dot - 1),
+                              dot + 1, parameter ? "=" : ": ", (int) line->value_size,
+                              line->value);
     char *printable = jc_printable(text, strlen(text), false);
     free(text);
     return printable;
@@ -277,10 +276,10 @@ static void print_shared(const struct planned *planned)
     for (size_t i = 0; i < planned->num_shared; i++) {
         bool last = i + 1 == planned->num_shared;
         char *spelled = spell(&planned->shared[i]);
-        column += jc_columns(spelled) + 2;
+        column += jc_width(spelled) + 2;
         if (column > LINE_COLUMNS) {
             printf("\n ");
-            column = jc_columns(spelled) + 4;
+            column = jc_width(spelled) + 4;
         }
         printf(" %s%s", spelled, last ? "\n" : ",");
         free(spelled);
@@ -339,25 +338,25 @@ static void print_variants(const struct planned *planned, bool all)
     size_t shown = planned->num_variants;
     if (!all && shown > VARIANTS_SHOWN)
         shown = VARIANTS_SHOWN;
-    struct jc_table table;
-    jc_table_init(&table, headings);
+    struct jc_columns table;
+    jc_columns_init(&table, headings);
     for (size_t i = 0; i < shown; i++) {
         const struct jc_plan_variant *variant = &planned->variants[i];
         bool reached = i < planned->num_reached;
         char *known = describe(planned, variant);
         char *first = first_call(jc_plan_template(planned->plan), variant);
-        jc_table_add(&table, "%zu", i + 1);
-        jc_table_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
+        jc_columns_add(&table, "%zu", i + 1);
+        jc_columns_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
         if (reached)
-            jc_table_add(&table, "%s%s", *known ? known : "only what is common",
+            jc_columns_add(&table, "%s%s", *known ? known : "only what is common",
                          variant->generic ? " (the generic one)" : "");
         else
-            jc_table_add(&table, "%s%sno facets", known, *known ? ", " : "");
+            jc_columns_add(&table, "%s%sno facets", known, *known ? ", " : "");
         free(known);
         free(first);
     }
-    jc_table_print(&table, 2);
-    jc_table_finish(&table);
+    jc_columns_print(&table, 2);
+    jc_columns_finish(&table);
     if (shown < planned->num_variants)
         printf("  ... and %zu more; --all shows them\n", planned->num_variants - shown);
 }
@@ -367,18 +366,18 @@ static void print_causes(const struct planned *planned)
     static const char *const headings[] = {"NAME", "DIFFERS IN", ">STATES", "FOLLOWS FROM", NULL};
     if (planned->num_causes == 0)
         return;
-    struct jc_table table;
-    jc_table_init(&table, headings);
+    struct jc_columns table;
+    jc_columns_init(&table, headings);
     for (size_t i = 0; i < planned->num_causes; i++) {
         const struct jc_plan_cause *cause = &planned->causes[i];
-        jc_table_add(&table, "%s", cause->name);
-        jc_table_add(&table, "%s", cause->facet);
-        jc_table_add(&table, "%zu", cause->states);
-        jc_table_add(&table, "%s", cause->source);
+        jc_columns_add(&table, "%s", cause->name);
+        jc_columns_add(&table, "%s", cause->facet);
+        jc_columns_add(&table, "%zu", cause->states);
+        jc_columns_add(&table, "%s", cause->source);
     }
     printf("\nWhat makes them:\n");
-    jc_table_print(&table, 2);
-    jc_table_finish(&table);
+    jc_columns_print(&table, 2);
+    jc_columns_finish(&table);
 }
 
 static void print_advice(const struct planned *planned)

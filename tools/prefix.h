@@ -8,6 +8,9 @@
 #include "catalog.h"
 #include "options.h"
 
+// As many digits as are enough to tell records apart in any cache of a sensible size.
+#define JC_KEY_DIGITS 12
+
 // All of these answer 0, or the status to end with after telling why.
 
 // Whether the words of a command line can begin a key.

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 
 #include <jitcache/jitcache.h>
 
+#include "capability.h"
 #include "catalog.h"
-#include "coverage.h"
 #include "memory.h"
 #include "options.h"
 #include "output.h"
@@ -21,6 +22,7 @@
 #include "session.h"
 #include "tally.h"
 #include "units.h"
+#include "worklist.h"
 
 enum {
     OPTION_JOBS = 'j',
@@ -60,11 +62,11 @@ static const struct jc_option options_of_prewarm[] = {
 };
 
 #define MAX_JOBS 65535
-#define MAX_TIMEOUT_S 86400.0
+#define MAX_TIMEOUT_NS 1.8e19 // what fits 64 bits
 
 struct prewarm {
     struct jc_options options;
-    struct jc_coverage coverage;
+    struct jc_worklist worklist;
     bool from_cache, check, retry, background;
     char key[JC_KEY_STRING_SIZE]; // "": any
     struct jc_context_params context;
@@ -73,7 +75,6 @@ struct prewarm {
     struct jc_tally tally;
     struct jc_pace pace;  // of what was compiled, for better or worse
     size_t num_tried;
-    char *kernel; // of the last variant done
     uint64_t start_ns;
     struct jc_prewarm_report total;
 };
@@ -81,6 +82,10 @@ struct prewarm {
 // --- Ctrl-C --------------------------------------------------------------------------------------
 
 static volatile sig_atomic_t signal_caught;
+static _Atomic uint64_t caught_ns; // when; 0: not yet
+
+// What signals a process and then its group, as `timeout` does, means one.
+#define SAME_SIGNAL_NS UINT64_C(250000000)
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 #define NUM_ENDING_SIGNALS (sizeof(ending_signals) / sizeof(ending_signals[0]))
@@ -89,14 +94,17 @@ static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 // workers see their sockets close, and the cache takes that as it takes any kill.
 static void catch_signal(int number)
 {
-    signal_caught = number;
-    for (size_t i = 0; i < NUM_ENDING_SIGNALS; i++) {
-        struct sigaction action;
-        if (sigaction(ending_signals[i], NULL, &action) || action.sa_handler != catch_signal)
-            continue;
-        action.sa_handler = SIG_DFL;
-        sigaction(ending_signals[i], &action, NULL);
+    uint64_t first_ns = 0, now_ns = jc_clock_ns();
+    // In any order, as nothing else goes with it: the handler may run in two threads at a time.
+    if (atomic_compare_exchange_strong_explicit(&caught_ns, &first_ns, now_ns,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        signal_caught = number;
+        return;
     }
+    if (now_ns < first_ns + SAME_SIGNAL_NS)
+        return;
+    signal(number, SIG_DFL);
+    raise(number); // comes when the handler has returned
 }
 
 static void catch_signals(void)
@@ -141,22 +149,21 @@ static void tell_event(const struct jc_prewarm_event *event, bool with_message)
     free(variant);
 }
 
-static void take_variant(struct prewarm *prewarm, const struct jc_prewarm_event *event)
+static void take_variant(struct prewarm *prewarm, const struct jc_prewarm_event *told)
 {
     const struct jc_common *common = &prewarm->options.common;
-    bool news = jc_tally_add(&prewarm->tally, event);
-    prewarm->num_tried += event->elapsed_ns > 0 && (event->outcome == JC_PREWARM_COMPILED ||
-                                                    event->outcome == JC_PREWARM_FAILED);
+    char *message = jc_session_reword(told->message);
+    struct jc_prewarm_event event = *told;
+    event.message = message;
+    bool news = jc_tally_add(&prewarm->tally, &event);
+    prewarm->num_tried += event.elapsed_ns > 0 && (event.outcome == JC_PREWARM_COMPILED ||
+                                                   event.outcome == JC_PREWARM_FAILED);
     if (common->verbosity || (news && !common->json))
-        tell_event(event, news);
-    const char *kernel = jc_template_name(event->tmpl);
-    if (prewarm->kernel && strcmp(prewarm->kernel, kernel) == 0)
-        return;
-    free(prewarm->kernel);
-    prewarm->kernel = jc_copy_text(kernel, strlen(kernel));
+        tell_event(&event, news);
+    free(message);
 }
 
-// "[ 312/1040]  12.4/s  1m02s left  16 compiling, 3 awaited  silu_mul_fp8_quant".
+// "[ 312/1040]  12.4/s  1m02s left  16 compiling, 3 awaited".
 static void draw(const struct prewarm *prewarm, const struct jc_prewarm_event *event)
 {
     char planned[24], rate[32] = "", left[JC_UNITS_SIZE + 8] = "", wait[JC_UNITS_SIZE];
@@ -164,7 +171,7 @@ static void draw(const struct prewarm *prewarm, const struct jc_prewarm_event *e
     double per_second = jc_pace_rate(&prewarm->pace);
     uint64_t left_ns = jc_pace_left_ns(&prewarm->pace, event->planned - event->done);
     int digits = snprintf(planned, sizeof(planned), "%zu", event->planned);
-    if (per_second > 0)
+    if (per_second >= 0.05) // less would be shown as none
         snprintf(rate, sizeof(rate), "  %.1f/s", per_second);
     if (left_ns)
         snprintf(left, sizeof(left), "  %s left", jc_units_wait(left_ns, wait));
@@ -173,8 +180,8 @@ static void draw(const struct prewarm *prewarm, const struct jc_prewarm_event *e
     if (event->awaited)
         snprintf(awaited, sizeof(awaited), "%s%zu awaited", event->compiling ? ", " : "  ",
                  event->awaited);
-    jc_progress_draw("[%*zu/%s]%s%s%s%s%s%s", digits, event->done, planned, rate, left, compiling,
-                     awaited, prewarm->kernel ? "  " : "", prewarm->kernel ? prewarm->kernel : "");
+    jc_progress_draw("[%*zu/%s]%s%s%s%s", digits, event->done, planned, rate, left, compiling,
+                     awaited);
 }
 
 static bool on_event(void *user, const struct jc_prewarm_event *event)
@@ -193,6 +200,12 @@ static bool on_event(void *user, const struct jc_prewarm_event *event)
 
 // --- the summary ---------------------------------------------------------------------------------
 
+// Of a run that was ended.
+static size_t count_remaining(const struct jc_prewarm_report *report)
+{
+    return report->planned - report->hits - report->compiled - report->missing - report->failed;
+}
+
 static void print_counts(const char *name, const struct jc_prewarm_report *report, bool check)
 {
     printf("%s: %zu planned, %zu hit%s", name, report->planned, report->hits,
@@ -204,6 +217,30 @@ static void print_counts(const char *name, const struct jc_prewarm_report *repor
     else
         printf(", %zu compiled", report->compiled);
     printf(", %zu failed", report->failed);
+    if (count_remaining(report))
+        printf(", %zu not reached", count_remaining(report));
+}
+
+// From the cache a kernel's variants are known one by one as they are done, and those that an
+// earlier run vouches for never: what was found is told without a sum.
+static void print_kernel(const struct jc_tally_row *row)
+{
+    const struct {
+        size_t count;
+        const char *name;
+    } parts[] = {
+        {row->report.compiled, "compiled"},
+        {row->report.missing, "missing"},
+        {row->report.failed, "failed"},
+    };
+    const char *comma = ":";
+    printf("%s", row->kernel);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (!parts[i].count)
+            continue;
+        printf("%s %zu %s", comma, parts[i].count, parts[i].name);
+        comma = ",";
+    }
 }
 
 static void print_printable(const char *before, const char *text)
@@ -231,6 +268,19 @@ static void print_failed(const struct jc_tally_list *failed)
         printf("  ... and %zu more; --json has all\n", failed->count - failed->num_lines);
 }
 
+// A line for one of several, and those that it misses.
+static void print_row(const struct prewarm *prewarm, const struct jc_tally_row *row)
+{
+    if (prewarm->from_cache && row->report.hits == row->report.planned)
+        return;
+    if (prewarm->from_cache)
+        print_kernel(row);
+    else
+        print_counts(row->kernel, &row->report, prewarm->check);
+    putchar('\n');
+    print_missing(prewarm, &row->missing);
+}
+
 // The last line of a summary: all counts, and how long it took.
 static void print_total(const struct prewarm *prewarm)
 {
@@ -252,12 +302,9 @@ static void print_total(const struct prewarm *prewarm)
 static void print_summary(const struct prewarm *prewarm)
 {
     const struct jc_tally *tally = &prewarm->tally;
-    bool several = tally->num_rows > 1 && !prewarm->from_cache;
-    for (size_t i = 0; i < tally->num_rows && several; i++) {
-        print_counts(tally->rows[i].kernel, &tally->rows[i].report, prewarm->check);
-        putchar('\n');
-        print_missing(prewarm, &tally->rows[i].missing);
-    }
+    bool several = tally->num_rows > 1 || prewarm->from_cache;
+    for (size_t i = 0; i < tally->num_rows && several; i++)
+        print_row(prewarm, &tally->rows[i]);
     print_total(prewarm);
     for (size_t i = 0; i < tally->num_rows && !several; i++)
         print_missing(prewarm, &tally->rows[i].missing);
@@ -270,12 +317,13 @@ static void print_summary(const struct prewarm *prewarm)
 
 static json_t *json_of_report(const struct jc_prewarm_report *report, uint64_t elapsed_ns)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "planned",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "planned",
                      (json_int_t) report->planned, "compiled", (json_int_t) report->compiled,
                      "hits", (json_int_t) report->hits, "missing", (json_int_t) report->missing,
                      "failed", (json_int_t) report->failed, "awaited",
                      (json_int_t) report->awaited, "vouched", (json_int_t) report->vouched,
-                     "seconds", (double) elapsed_ns / 1e9);
+                     "remaining", (json_int_t) count_remaining(report), "seconds",
+                     (double) elapsed_ns / 1e9);
 }
 
 static json_t *json_of_row(const struct prewarm *prewarm, const struct jc_tally_row *row)
@@ -292,7 +340,7 @@ static void print_json(const struct prewarm *prewarm)
     const struct jc_tally *tally = &prewarm->tally;
     json_t *object = json_of_report(&prewarm->total, prewarm->total.elapsed_ns);
     json_t *files = json_array();
-    for (size_t i = 0; i < tally->num_rows && !prewarm->from_cache; i++)
+    for (size_t i = 0; i < tally->num_rows; i++)
         json_array_append_new(files, json_of_row(prewarm, &tally->rows[i]));
     json_object_set_new(object, "interrupted", json_boolean(signal_caught != 0));
     json_object_set_new(object, "files", files);
@@ -308,8 +356,9 @@ static void tell_alike(const struct prewarm *prewarm)
     for (size_t i = 0; i < prewarm->tally.num_rows && !common->verbosity && !common->json; i++) {
         const struct jc_tally_row *row = &prewarm->tally.rows[i];
         if (row->num_alike)
-            jc_complain("%zu more variant%s of %s failed alike", row->num_alike,
-                        row->num_alike == 1 ? "" : "s", row->kernel);
+            jc_complain("%zu more variant%s of %s failed alike%s", row->num_alike,
+                        row->num_alike == 1 ? "" : "s", row->kernel,
+                        row->num_told > 1 ? ", as one of those above" : "");
     }
 }
 
@@ -327,7 +376,7 @@ static void tell_damage(const struct prewarm *prewarm)
 static int check_use(const struct prewarm *prewarm, size_t num_files)
 {
     const struct jc_command *command = prewarm->options.command;
-    const struct jc_selection *selection = &prewarm->coverage.selection;
+    const struct jc_selection *selection = &prewarm->worklist.selection;
     if (!prewarm->from_cache)
         return num_files ? JC_STATUS_DONE
                          : jc_options_misuse(command, "a template's FILE is missing");
@@ -345,7 +394,7 @@ static int prepare(struct prewarm *prewarm, char *const *files, size_t num_files
 {
     int status = check_use(prewarm, num_files);
     if (!status && !prewarm->from_cache)
-        status = jc_coverage_read(&prewarm->coverage, files, num_files);
+        status = jc_worklist_read(&prewarm->worklist, files, num_files);
     if (!status)
         status = jc_session_open(&prewarm->session, &prewarm->options.common,
                                  prewarm->check ? JC_SESSION_READ : JC_SESSION_WRITE,
@@ -356,8 +405,8 @@ static int prepare(struct prewarm *prewarm, char *const *files, size_t num_files
 // Rows in the order of the command line, not in that in which variants are done.
 static void add_reports(struct prewarm *prewarm)
 {
-    for (size_t i = 0; i < prewarm->coverage.num_items; i++) {
-        const struct jc_prewarm_item *item = &prewarm->coverage.items[i];
+    for (size_t i = 0; i < prewarm->worklist.num_items; i++) {
+        const struct jc_prewarm_item *item = &prewarm->worklist.items[i];
         jc_tally_add_report(&prewarm->tally, jc_plan_template(item->plan), &item->report);
     }
 }
@@ -366,8 +415,8 @@ static enum jc_result call_library(struct prewarm *prewarm, struct jc_error *err
 {
     const struct jc_prewarm_params params = {
         .size = sizeof(params),
-        .capabilities = prewarm->coverage.archs,
-        .num_capabilities = prewarm->coverage.num_archs,
+        .capabilities = prewarm->worklist.archs,
+        .num_capabilities = prewarm->worklist.num_archs,
         .check = prewarm->check,
         .retry = prewarm->retry,
         .progress = on_event,
@@ -378,15 +427,15 @@ static enum jc_result call_library(struct prewarm *prewarm, struct jc_error *err
     if (prewarm->from_cache)
         return jc_context_prewarm_cached(prewarm->session.context, &params, &prewarm->total, error);
     add_reports(prewarm); // of nothing yet
-    return jc_context_prewarm_all(prewarm->session.context, prewarm->coverage.items,
-                                  prewarm->coverage.num_items, &params, &prewarm->total, error);
+    return jc_context_prewarm_all(prewarm->session.context, prewarm->worklist.items,
+                                  prewarm->worklist.num_items, &params, &prewarm->total, error);
 }
 
 static int prewarm_all(struct prewarm *prewarm)
 {
     struct jc_error error;
     jc_session_hold();
-    int status = jc_coverage_check(&prewarm->coverage, prewarm->session.context);
+    int status = jc_worklist_check(&prewarm->worklist, prewarm->session.context);
     enum jc_result result = status ? JC_OK : call_library(prewarm, &error);
     jc_progress_clear();
     jc_session_release(!status && !result);
@@ -394,7 +443,7 @@ static int prewarm_all(struct prewarm *prewarm)
     prewarm->total.elapsed_ns = jc_clock_ns() - prewarm->start_ns;
     tell_alike(prewarm);
     if (result)
-        status = jc_complain("%s", error.text);
+        status = jc_session_complain(error.text);
     // Where nothing was done there is nothing to sum up.
     bool done = prewarm->total.compiled || prewarm->total.failed;
     if (prewarm->options.common.json && !status)
@@ -439,13 +488,26 @@ static int take_jobs(struct prewarm *prewarm, const char *value)
 static int take_timeout(struct prewarm *prewarm, const char *value)
 {
     char *end;
-    double seconds = strtod(value, &end);
-    bool number = value[strspn(value, "0123456789.")] == '\0' && end != value && !*end;
-    if (!number || seconds < 0.001 || seconds > MAX_TIMEOUT_S)
-        return jc_options_misuse(prewarm->options.command, "--timeout wants seconds, from 0.001 to"
-                                 " %.0f, not '%s'", MAX_TIMEOUT_S, value);
-    prewarm->context.compile_timeout_ns = (uint64_t) (seconds * 1e9);
+    double ns = strtod(value, &end) * 1e9;
+    bool number = isdigit((unsigned char) *value) && !*end &&
+                  value[strspn(value, "0123456789.")] == '\0';
+    if (!number || ns < 1 || ns > MAX_TIMEOUT_NS)
+        return jc_options_misuse(prewarm->options.command, "--timeout wants the seconds that one"
+                                 " compile may take, such as 300 or 0.5, not '%s'", value);
+    prewarm->context.compile_timeout_ns = (uint64_t) ns;
     return JC_STATUS_DONE;
+}
+
+static int take_arch(struct prewarm *prewarm, const char *value)
+{
+    struct jc_worklist *worklist = &prewarm->worklist;
+    char *fault = jc_capability_fault(value);
+    int status = fault ? jc_options_misuse(prewarm->options.command, "--arch %s", fault)
+                       : JC_STATUS_DONE;
+    free(fault);
+    worklist->archs = jc_grow(worklist->archs, worklist->num_archs, sizeof(*worklist->archs));
+    worklist->archs[worklist->num_archs++] = value;
+    return status;
 }
 
 static int take_key(struct prewarm *prewarm, const char *value)
@@ -458,13 +520,10 @@ static int take_key(struct prewarm *prewarm, const char *value)
 
 static int take_option(struct prewarm *prewarm, int option)
 {
-    struct jc_coverage *coverage = &prewarm->coverage;
     const char *value = prewarm->options.value;
     switch (option) {
     case OPTION_ARCH:
-        coverage->archs = jc_grow(coverage->archs, coverage->num_archs, sizeof(*coverage->archs));
-        coverage->archs[coverage->num_archs++] = value;
-        break;
+        return take_arch(prewarm, value);
     case OPTION_FROM_CACHE:
         prewarm->from_cache = true;
         break;
@@ -490,27 +549,28 @@ static int take_option(struct prewarm *prewarm, int option)
         prewarm->context.worker = value;
         break;
     default:
-        return jc_selection_add(&coverage->selection, prewarm->options.command, option, value);
+        return jc_selection_add(&prewarm->worklist.selection, prewarm->options.command, option,
+                                value);
     }
     return JC_STATUS_DONE;
 }
 
 static int run_prewarm(const struct jc_command *command, int argc, char **argv)
 {
-    struct prewarm prewarm = {.coverage = {.command = command}};
+    struct prewarm prewarm = {.worklist = {.command = command}};
     int option = JC_OPTIONS_END, status = JC_STATUS_DONE;
     jc_options_init(&prewarm.options, command, argc, argv);
     while (!status && (option = jc_options_next(&prewarm.options)) > 0)
         status = take_option(&prewarm, option);
-    jc_tally_init(&prewarm.tally, prewarm.options.common.json);
+    jc_tally_init(&prewarm.tally, (prewarm.options.common.json ? JC_TALLY_ALL : 0) |
+                                      (prewarm.from_cache ? JC_TALLY_BY_KERNEL : 0));
     if (option == JC_OPTIONS_STOP)
         status = prewarm.options.status;
     else if (!status)
         status = run_files(&prewarm, argv + optind, (size_t) (argc - optind));
     jc_session_close(&prewarm.session);
-    jc_coverage_finish(&prewarm.coverage);
+    jc_worklist_finish(&prewarm.worklist);
     jc_tally_finish(&prewarm.tally);
-    free(prewarm.kernel);
     return status;
 }
 

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guess.h"
+#include "manifest.h"
 #include "memory.h"
-#include "nearest.h"
 #include "output.h"
 
 // Tells what is wrong behind where it is. With a command it is misuse of that, which only a command
@@ -20,12 +21,9 @@ static int tell(const struct jc_selection *selection, const struct jc_command *c
                 const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
+    char *text = jc_format_text(format, arguments);
     va_end(arguments);
-    if (size < 0)
-        return jc_complain("out of memory");
     int status = selection->where ? jc_complain("%s%s", selection->where, text)
                  : command        ? jc_options_misuse(command, "%s", text)
                                   : jc_complain("%s", text);
@@ -107,15 +105,15 @@ static bool any_has(const struct jc_selection *selection, has_name *has, const c
 }
 
 static void offer_names(const struct jc_selection *selection, has_name *has,
-                        struct jc_nearest *nearest)
+                        struct jc_guess *guess)
 {
     for (size_t i = 0; i < selection->num_templates; i++) {
         const struct jc_description *description =
             jc_template_description(selection->templates[i]);
         for (size_t j = 0; has == has_parameter && j < description->num_parameters; j++)
-            jc_nearest_offer(nearest, description->parameters[j].name);
+            jc_guess_offer(guess, description->parameters[j].name);
         for (size_t j = 0; has == has_argument && j < description->num_arguments; j++)
-            jc_nearest_offer(nearest, description->arguments[j].name);
+            jc_guess_offer(guess, description->arguments[j].name);
     }
 }
 
@@ -133,11 +131,11 @@ static int check_name(const struct jc_selection *selection, const char *option, 
                     parameter ? "an argument" : "a parameter",
                     parameter ? "--range NAME=LO:HI for its values"
                               : "--param NAME=VALUE for its value");
-    struct jc_nearest nearest = {.typed = name};
-    offer_names(selection, has, &nearest);
-    if (nearest.name)
+    struct jc_guess guess = {.typed = name};
+    offer_names(selection, has, &guess);
+    if (guess.name)
         return tell(selection, NULL, "%s %s: there is no %s of that name; did you mean %s?", option,
-                    name, kind, nearest.name);
+                    name, kind, guess.name);
     return tell(selection, NULL, "%s %s: %s %s of that name", option, name,
                 selection->where ? "the template has no"
                 : parameter      ? "no template given has a"
@@ -148,19 +146,57 @@ static int check_name(const struct jc_selection *selection, const char *option, 
 // Not wrong, but not what it was written for.
 static void tell_without(const struct jc_selection *selection, const char *name)
 {
-    char *text;
-    if (asprintf(&text, "%s--without %s changes nothing: it has no do_not_specialize",
-                 selection->where ? selection->where : "", name) < 0)
-        return;
+    char *text = jc_make_text("%s--without %s changes nothing: it has no do_not_specialize",
+                              selection->where ? selection->where : "", name);
     jc_remark("note", text);
     free(text);
+}
+
+static size_t count_digits(const char *text)
+{
+    return strspn(text, "0123456789");
+}
+
+// "1-40", "1:40" or "1..40", alone or in a list.
+static bool holds_range(const char *values)
+{
+    for (const char *value = values; value; value = strchr(value, ',')) {
+        value += *value == ',';
+        const char *between = value + count_digits(value);
+        const char *last = between + strspn(between, "-:.");
+        const char *end = last + count_digits(last);
+        if (between > value && last > between && end > last && (*end == ',' || !*end))
+            return true;
+    }
+    return false;
+}
+
+static bool has_whole_number(const struct jc_template *tmpl, const char *name)
+{
+    const struct jc_description *description = jc_template_description(tmpl);
+    for (size_t i = 0; i < description->num_parameters; i++)
+        if (strcmp(description->parameters[i].name, name) == 0)
+            return strcmp(description->parameters[i].type, "int") == 0;
+    return false;
+}
+
+// Each value of a parameter is another kernel, so they are given one by one.
+static int check_parameter(const struct jc_selection *selection, const struct jc_setting *setting)
+{
+    int status = check_name(selection, "--param", has_parameter, setting->name);
+    if (status || !holds_range(setting->value) ||
+        !any_has(selection, has_whole_number, setting->name))
+        return status;
+    return tell(selection, NULL, "--param %s=%s: the values of a parameter are a list, such as"
+                " %s=1,2,3; ranges are for arguments (--range)", setting->name, setting->value,
+                setting->name);
 }
 
 static int check_names(const struct jc_selection *selection)
 {
     int status = JC_STATUS_DONE;
     for (size_t i = 0; !status && i < selection->num_parameters; i++)
-        status = check_name(selection, "--param", has_parameter, selection->parameters[i].name);
+        status = check_parameter(selection, &selection->parameters[i]);
     for (size_t i = 0; !status && i < selection->num_ranges; i++)
         status = check_name(selection, "--range", has_argument, selection->ranges[i].name);
     for (size_t i = 0; !status && i < selection->num_without; i++) {
@@ -179,7 +215,7 @@ int jc_selection_load(struct jc_selection *selection, char *const *files, size_t
         struct jc_error error;
         struct jc_template **tmpl = &selection->templates[selection->num_templates];
         if (jc_template_create(jc_template_params(.file = files[i]), tmpl, &error))
-            status = jc_complain("%s", error.text);
+            status = jc_manifest_complain("", files[i], error.text);
         else
             selection->num_templates++;
     }

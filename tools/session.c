@@ -84,6 +84,32 @@ void jc_session_release(bool show)
     release_lines(show, "");
 }
 
+char *jc_session_reword(const char *text)
+{
+    static const char *const words[][2] = { // the second is the shorter one
+        {"the parameter nvrtc", "--nvrtc"},
+        {"`retry` (--retry)", "--retry"},
+    };
+    char *reworded = jc_copy_text(text, strlen(text));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        const char *from = words[i][0], *to = words[i][1];
+        for (char *found = reworded; (found = strstr(found, from)); found += strlen(to)) {
+            const char *rest = found + strlen(from);
+            memcpy(found, to, strlen(to));
+            memmove(found + strlen(to), rest, strlen(rest) + 1);
+        }
+    }
+    return reworded;
+}
+
+int jc_session_complain(const char *text)
+{
+    char *reworded = jc_session_reword(text);
+    int status = jc_complain("%s", reworded);
+    free(reworded);
+    return status;
+}
+
 static bool is_absent(const char *dir)
 {
     struct stat status;
@@ -159,7 +185,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
         &session->context, &error);
     int status;
     if (result) {
-        status = jc_complain("%s", error.text);
+        status = jc_session_complain(error.text);
     } else {
         session->cache = jc_context_cache(session->context);
         jc_cache_info(session->cache, &session->info);

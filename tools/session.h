@@ -39,6 +39,12 @@ void jc_session_release(bool show);
 // Accepts one that was not opened, or not fully.
 void jc_session_close(struct jc_session *session);
 
+// What the library says of its parameters, in the words of the command line. Allocated.
+char *jc_session_reword(const char *text);
+
+// Tells an error of the library so. Returns JC_STATUS_WRONG_USE.
+int jc_session_complain(const char *text);
+
 // Whether a variable that switches something on is set to 1.
 bool jc_session_is_set(const char *variable);
 

@@ -12,13 +12,13 @@
 #include <jitcache/jitcache.h>
 
 #include "catalog.h"
+#include "columns.h"
 #include "keytext.h"
 #include "memory.h"
 #include "options.h"
 #include "output.h"
 #include "prefix.h"
 #include "session.h"
-#include "table.h"
 #include "units.h"
 
 enum { OPTION_SOURCE = 0x1000, OPTION_CUBIN, OPTION_KEY, OPTION_KIND };

@@ -8,11 +8,11 @@
 #include <jitcache/jitcache.h>
 
 #include "catalog.h"
+#include "columns.h"
 #include "memory.h"
 #include "options.h"
 #include "output.h"
 #include "session.h"
-#include "table.h"
 #include "units.h"
 
 static const struct jc_option options_of_stats[] = {
@@ -122,18 +122,18 @@ static char *join_archs(const struct sums *sums)
     return text;
 }
 
-static void add_row(struct jc_table *table, const struct sums *sums, uint64_t now_ms)
+static void add_row(struct jc_columns *table, const struct sums *sums, uint64_t now_ms)
 {
     char text[JC_UNITS_SIZE];
     char *archs = join_archs(sums);
-    jc_table_add(table, "%s", sums->kernel ? sums->kernel : "in all");
-    jc_table_add(table, "%zu", sums->variants);
-    jc_table_add(table, "%zu", sums->failures);
-    jc_table_add(table, "%zu", sums->texts);
-    jc_table_add(table, "%s", archs);
-    jc_table_add(table, "%s", jc_units_bytes(sums->bytes, text));
-    jc_table_add(table, "%s", sums->variants ? jc_units_duration(sums->cost_ns, text) : "-");
-    jc_table_add(table, "%s", jc_units_age(now_ms, sums->newest_ms, text));
+    jc_columns_add(table, "%s", sums->kernel ? sums->kernel : "in all");
+    jc_columns_add(table, "%zu", sums->variants);
+    jc_columns_add(table, "%zu", sums->failures);
+    jc_columns_add(table, "%zu", sums->texts);
+    jc_columns_add(table, "%s", archs);
+    jc_columns_add(table, "%s", jc_units_bytes(sums->bytes, text));
+    jc_columns_add(table, "%s", sums->variants ? jc_units_duration(sums->cost_ns, text) : "-");
+    jc_columns_add(table, "%s", jc_units_age(now_ms, sums->newest_ms, text));
     free(archs);
 }
 
@@ -165,16 +165,16 @@ static void print_text(const struct jc_session *session, const struct statistics
     if (statistics->num_kernels == 0)
         return;
 
-    struct jc_table table;
-    jc_table_init(&table, headings);
+    struct jc_columns table;
+    jc_columns_init(&table, headings);
     uint64_t now_ms = jc_now_ms();
     for (size_t i = 0; i < statistics->num_kernels; i++)
         add_row(&table, &statistics->kernels[i], now_ms);
     if (statistics->num_kernels > 1)
         add_row(&table, &statistics->total, now_ms);
     putchar('\n');
-    jc_table_print(&table, 0);
-    jc_table_finish(&table);
+    jc_columns_print(&table, 0);
+    jc_columns_finish(&table);
 }
 
 static int show_statistics(const struct jc_common *common)

@@ -8,6 +8,7 @@
 #include "keytext.h"
 #include "memory.h"
 #include "output.h"
+#include "prefix.h"
 #include "units.h"
 
 // Of all failures that are kept. Of those that come then only the ends of the message are.
@@ -32,26 +33,27 @@ static void finish_list(struct jc_tally_list *list)
     for (size_t i = 0; i < list->num_lines; i++)
         free(list->lines[i]);
     free(list->lines);
+    *list = (struct jc_tally_list){0};
 }
 
 // By name, as a template that the library made for itself may be gone by now.
-static bool is_of(const struct jc_tally_row *row, const struct jc_template *tmpl)
+static bool is_of(const struct jc_tally_row *row, const struct jc_template *tmpl, const char *file)
 {
-    const char *file = jc_template_file(tmpl);
     return strcmp(row->kernel, jc_template_name(tmpl)) == 0 && !row->file == !file &&
            (!file || strcmp(row->file, file) == 0);
 }
 
 static struct jc_tally_row *find_row(struct jc_tally *tally, const struct jc_template *tmpl)
 {
-    if (tally->num_rows && is_of(&tally->rows[tally->last_row], tmpl))
+    const char *file = tally->mode & JC_TALLY_BY_KERNEL ? NULL : jc_template_file(tmpl);
+    if (tally->num_rows && is_of(&tally->rows[tally->last_row], tmpl, file))
         return &tally->rows[tally->last_row];
     size_t at = 0;
-    while (at < tally->num_rows && !is_of(&tally->rows[at], tmpl))
+    while (at < tally->num_rows && !is_of(&tally->rows[at], tmpl, file))
         at++;
     tally->last_row = at;
     if (at == tally->num_rows) {
-        const char *kernel = jc_template_name(tmpl), *file = jc_template_file(tmpl);
+        const char *kernel = jc_template_name(tmpl);
         tally->rows = jc_grow(tally->rows, tally->num_rows, sizeof(*tally->rows));
         tally->rows[tally->num_rows++] = (struct jc_tally_row){
             .kernel = jc_copy_text(kernel, strlen(kernel)),
@@ -61,10 +63,10 @@ static struct jc_tally_row *find_row(struct jc_tally *tally, const struct jc_tem
     return &tally->rows[at];
 }
 
-void jc_tally_init(struct jc_tally *tally, bool keep_all)
+void jc_tally_init(struct jc_tally *tally, unsigned mode)
 {
     *tally = (struct jc_tally){
-        .keep_all = keep_all, .failures = json_array(), .missing = json_array()};
+        .mode = mode, .failures = json_array(), .missing = json_array()};
 }
 
 void jc_tally_finish(struct jc_tally *tally)
@@ -109,11 +111,8 @@ char *jc_tally_shorten(const char *message, size_t max_bytes)
     if (tail > max_bytes / 2)
         tail = 0;
     size_t head = max_bytes - tail;
-    char *text;
-    if (asprintf(&text, "%.*s\n... (%zu bytes left out)%.*s", (int) head, message,
-                 size - head - tail, (int) tail, message + size - tail) < 0)
-        return jc_copy_text(message, head);
-    return text;
+    return jc_make_text("%.*s\n... (%zu bytes left out)%.*s", (int) head, message,
+                        size - head - tail, (int) tail, message + size - tail);
 }
 
 static int compare_digests(const void *a, const void *b)
@@ -126,13 +125,10 @@ static int compare_digests(const void *a, const void *b)
 static bool is_news(struct jc_tally *tally, const struct jc_prewarm_event *event)
 {
     const char *more = strchr(event->message, '\n');
-    char *text;
-    int size = asprintf(&text, "%s\n%s", jc_template_name(event->tmpl),
-                        more && more[1] ? more + 1 : event->message);
-    if (size < 0)
-        return true;
+    char *text = jc_make_text("%s\n%s", jc_template_name(event->tmpl),
+                              more && more[1] ? more + 1 : event->message);
     struct jc_key *digest = jc_allocate(1, sizeof(*digest));
-    *digest = jc_key_of(text, (size_t) size);
+    *digest = jc_key_of(text, strlen(text));
     free(text);
     bool told = tfind(digest, &tally->told, compare_digests) != NULL;
     if (told || !tsearch(digest, &tally->told, compare_digests))
@@ -142,36 +138,39 @@ static bool is_news(struct jc_tally *tally, const struct jc_prewarm_event *event
 
 // --- variants ------------------------------------------------------------------------------------
 
-static char *describe(const struct jc_prewarm_event *event, const char *kernel)
+// "" where none could be formed.
+static void format_key(const struct jc_prewarm_event *event, char key[JC_KEY_STRING_SIZE])
 {
-    const char *specialization = event->variant->specialization;
-    char *known = jc_lines_specialization(
-        jc_lines_of(specialization, strlen(specialization)));
-    char *line;
-    if (asprintf(&line, "%s%s%s%s%s%s", kernel, *kernel ? " " : "", event->arch, *known ? " " : "",
-                 known, event->variant->generic ? " generic" : "") < 0)
-        line = jc_copy_text("", 0);
-    free(known);
-    return line;
+    static const struct jc_key none;
+    jc_key_format(&event->key, key);
+    if (memcmp(&event->key, &none, sizeof(none)) == 0)
+        *key = '\0';
 }
 
 char *jc_tally_describe(const struct jc_prewarm_event *event)
 {
-    return describe(event, jc_template_name(event->tmpl));
+    const char *specialization = event->variant->specialization;
+    char *known = jc_lines_specialization(
+        jc_lines_of(specialization, strlen(specialization)));
+    char key[JC_KEY_STRING_SIZE];
+    format_key(event, key);
+    char *line = jc_make_text("%.*s%s%s %s%s%s%s", JC_KEY_DIGITS, key, *key ? " " : "",
+                              jc_template_name(event->tmpl), event->arch, *known ? " " : "", known,
+                              event->variant->generic ? " generic" : "");
+    free(known);
+    return line;
 }
 
 static json_t *json_of_event(const struct jc_prewarm_event *event)
 {
-    static const struct jc_key none;
     char key[JC_KEY_STRING_SIZE];
-    jc_key_format(&event->key, key);
+    format_key(event, key);
     const char *file = jc_template_file(event->tmpl);
-    bool has_key = memcmp(&event->key, &none, sizeof(none)) != 0;
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "kernel",
                      jc_json_text(jc_template_name(event->tmpl)), "file",
                      file ? jc_json_text(file) : json_null(), "arch", jc_json_text(event->arch),
                      "specialization", jc_json_text(event->variant->specialization), "key",
-                     has_key ? json_string(key) : json_null());
+                     *key ? json_string(key) : json_null());
 }
 
 static void keep_failure(struct jc_tally *tally, const struct jc_prewarm_event *event)
@@ -185,21 +184,48 @@ static void keep_failure(struct jc_tally *tally, const struct jc_prewarm_event *
     free(message);
 }
 
+static void count(struct jc_prewarm_report *report, enum jc_prewarm_outcome outcome)
+{
+    report->planned++;
+    report->hits += outcome == JC_PREWARM_HIT;
+    report->compiled += outcome == JC_PREWARM_COMPILED;
+    report->missing += outcome == JC_PREWARM_MISSING;
+    report->failed += outcome == JC_PREWARM_FAILED;
+}
+
+// Forgets the variants, but not which messages were told.
+static void begin_anew(struct jc_tally *tally)
+{
+    for (size_t i = 0; i < tally->num_rows; i++) {
+        tally->rows[i].report = (struct jc_prewarm_report){0};
+        finish_list(&tally->rows[i].missing);
+    }
+    finish_list(&tally->failed);
+    json_array_clear(tally->failures);
+    json_array_clear(tally->missing);
+    tally->message_bytes = 0;
+}
+
 bool jc_tally_add(struct jc_tally *tally, const struct jc_prewarm_event *event)
 {
+    if (event->done <= tally->last_done)
+        begin_anew(tally);
+    tally->last_done = event->done;
     struct jc_tally_row *row = find_row(tally, event->tmpl);
     row->last_ns = jc_clock_ns();
+    if (tally->mode & JC_TALLY_BY_KERNEL)
+        count(&row->report, event->outcome);
     if (event->outcome == JC_PREWARM_MISSING) {
-        add_line(&row->missing, JC_TALLY_MISSING_SHOWN, describe(event, ""));
-        if (tally->keep_all)
+        add_line(&row->missing, JC_TALLY_MISSING_SHOWN, jc_tally_describe(event));
+        if (tally->mode & JC_TALLY_ALL)
             json_array_append_new(tally->missing, json_of_event(event));
     }
     if (event->outcome != JC_PREWARM_FAILED)
         return false;
     bool news = is_news(tally, event);
-    row->num_alike += !news;
+    *(news ? &row->num_told : &row->num_alike) += 1;
     add_line(&tally->failed, JC_TALLY_FAILED_SHOWN, jc_tally_describe(event));
-    if (tally->keep_all)
+    if (tally->mode & JC_TALLY_ALL)
         keep_failure(tally, event);
     return news;
 }

@@ -16,14 +16,20 @@ struct jc_tally_list {
     size_t num_lines, count;
 };
 
-// Of one template.
+// Of one template; of all that have the name where rows are kernels.
 struct jc_tally_row {
     char *kernel;
     char *file; // NULL: it has none
     struct jc_prewarm_report report;
     uint64_t last_ns; // when the last variant was told
-    size_t num_alike; // that failed with a message that was told before
+    size_t num_told, num_alike; // that failed: messages, and variants with one of these again
     struct jc_tally_list missing;
+};
+
+// What to keep of each variant.
+enum jc_tally_mode {
+    JC_TALLY_ALL = 1,       // in the lists for JSON
+    JC_TALLY_BY_KERNEL = 2, // as rows that are kernels; else they are files, with reports added
 };
 
 struct jc_tally {
@@ -32,25 +38,28 @@ struct jc_tally {
     size_t last_row; // most likely the next one's too
     void *told;      // digests of the messages of failures, as a tree
     struct jc_tally_list failed;
-    bool keep_all; // in the two arrays below, for JSON
-    json_t *failures, *missing;
+    unsigned mode;              // of enum jc_tally_mode
+    size_t last_done;           // as the last event said
+    json_t *failures, *missing; // for JSON
     size_t message_bytes; // of the failures
 };
 
-void jc_tally_init(struct jc_tally *tally, bool keep_all);
+void jc_tally_init(struct jc_tally *tally, unsigned mode);
 
 // Accepts a zeroed one.
 void jc_tally_finish(struct jc_tally *tally);
 
-// Takes in one variant. True if it failed with a message that is news: what is wrong in a source is
-// wrong in each of its variants, and people want to read it once.
+// Takes in one variant; where the library has begun anew, so does this. True if it failed with a
+// message that is news: what is wrong in a source is wrong in each of its variants, and people want
+// to read it once.
 bool jc_tally_add(struct jc_tally *tally, const struct jc_prewarm_event *event);
 
 // Adds a plan's report to its template's row, making one where there is none yet.
 void jc_tally_add_report(struct jc_tally *tally, const struct jc_template *tmpl,
                          const struct jc_prewarm_report *report);
 
-// A variant in one line: "kernel sm_90a scale_format=fp32 generic". Allocated.
+// A variant in one line: "0123456789ab kernel sm_90a scale_format=fp32 generic", with the first
+// digits of its key, if it has one. Allocated.
 char *jc_tally_describe(const struct jc_prewarm_event *event);
 
 // A compiler can write without end. What counts stands at the beginning, or in the last line; what

@@ -174,12 +174,13 @@ bool jc_child_has_ended(const struct jc_child *child)
 int jc_child_reap(struct jc_child *child, char *how, size_t size)
 {
     siginfo_t info = {0};
-    int number = 0;
+    int number = -1;
     bool ended = jc_child_wait(child, jc_now_ns() + REAP_NS);
     if (!ended || waitid(PIDFD, (id_t) child->pidfd, &info, WEXITED | WNOHANG) < 0
         || info.si_pid == 0) {
         snprintf(how, size, ended ? "ended" : "cannot be ended");
     } else if (info.si_code == CLD_EXITED) {
+        number = 0;
         snprintf(how, size, "ended with status %d", info.si_status);
     } else {
         number = info.si_status;

@@ -37,7 +37,7 @@ bool jc_child_wait(const struct jc_child *child, uint64_t until_ns);
 // Collects what is left of it and closes what belongs to it. One that has been killed and not ended
 // yet is waited for, two seconds at most: one that waits for a disk which does not answer is left
 // to the kernel. `how` says how it ended; "ended" where the program took its status first. The
-// signal that ended it; 0 for none, or none that is known.
+// signal that ended it, 0 for none; -1: not known.
 int jc_child_reap(struct jc_child *child, char *how, size_t size);
 
 #endif

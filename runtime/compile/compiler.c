@@ -15,6 +15,10 @@
 
 #define MAX_EVENTS 64
 #define MAX_ROUNDS 64
+
+// How often one who waits for the first worker looks whether that is still wanted.
+#define GIVE_UP_NS UINT64_C(50000000)
+
 #define IDLE_NS UINT64_C(15000000000)
 
 // What passes beyond the time that the thread means to sleep is time in which it was stopped, or
@@ -76,7 +80,7 @@ static void wait_and_hear(struct jc_compiler *compiler, uint64_t *heard_ns)
         pthread_mutex_lock(&compiler->mutex);
         uint64_t passed = jc_now_ns() - *heard_ns;
         if (round == 0 && ms >= 0 && passed > meant + OVERSLEPT_NS)
-            jc_pool_forgive(compiler, passed - meant);
+            jc_pool_forgive(compiler, passed);
         for (int i = 0; i < count; i++)
             hear(compiler, events[i].data.ptr);
     }
@@ -132,6 +136,21 @@ static enum jc_result open_events(struct jc_compiler *compiler, struct jc_error 
                    strerror(errno));
 }
 
+static void init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t) (ns / UINT64_C(1000000000)),
+                             .tv_nsec = (long) (ns % UINT64_C(1000000000))};
+}
+
 // So far off that nothing can be added to it that overflows.
 static uint64_t bounded(uint64_t ns)
 {
@@ -158,17 +177,26 @@ static void init(struct jc_compiler *compiler, const struct jc_compiler_params *
     for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
         jc_queue_init(&compiler->queues[i]);
     pthread_mutex_init(&compiler->mutex, NULL);
-    pthread_cond_init(&compiler->settled, NULL);
+    init_condition(&compiler->settled);
 }
 
-static enum jc_result wait_for_welcome(struct jc_compiler *compiler, struct jc_error *error)
+static enum jc_result wait_for_welcome(struct jc_compiler *compiler, const atomic_bool *given_up,
+                                       struct jc_error *error)
 {
     pthread_mutex_lock(&compiler->mutex);
-    while (!compiler->greeted && compiler->result == JC_OK)
-        pthread_cond_wait(&compiler->settled, &compiler->mutex);
-    enum jc_result result = compiler->greeted ? JC_OK : compiler->result;
-    if (result != JC_OK)
+    // Relaxed: nothing else goes with it.
+    while (!compiler->greeted && compiler->result == JC_OK
+           && !(given_up && atomic_load_explicit(given_up, memory_order_relaxed))) {
+        const struct timespec until = timespec_of(jc_now_ns() + GIVE_UP_NS);
+        pthread_cond_timedwait(&compiler->settled, &compiler->mutex, &until);
+    }
+    enum jc_result result = compiler->result;
+    if (compiler->greeted)
+        result = JC_OK;
+    else if (result != JC_OK)
         *error = compiler->error;
+    else
+        result = jc_fail(error, JC_ERROR_TIMEOUT, "the start of the compile worker was given up");
     pthread_mutex_unlock(&compiler->mutex);
     return result;
 }
@@ -194,7 +222,7 @@ enum jc_result jc_compiler_create(const struct jc_compiler_params *params, struc
     if (result == JC_OK)
         result = start_thread(compiler, error);
     if (result == JC_OK)
-        result = wait_for_welcome(compiler, error);
+        result = wait_for_welcome(compiler, params->given_up, error);
     if (result == JC_OK)
         *out = compiler;
     else
@@ -273,12 +301,8 @@ void jc_compiler_state(struct jc_compiler *compiler, struct jc_compiler_state *s
 
 void jc_mailbox_init(struct jc_mailbox *mailbox, struct jc_compiler *compiler)
 {
-    pthread_condattr_t attributes;
     *mailbox = (struct jc_mailbox){.compiler = compiler, .last = &mailbox->first};
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&mailbox->arrived, &attributes);
-    pthread_condattr_destroy(&attributes);
+    init_condition(&mailbox->arrived);
 }
 
 static struct jc_compile *take_first(struct jc_mailbox *mailbox)
@@ -367,8 +391,7 @@ enum jc_result jc_mailbox_take(struct jc_mailbox *mailbox, uint64_t wait_ns,
         return JC_ERROR_NOT_FOUND;
     uint64_t now = jc_now_ns();
     uint64_t end = wait_ns < UINT64_MAX / 2 - now ? now + wait_ns : UINT64_MAX / 2;
-    const struct timespec until = {.tv_sec = (time_t) (end / UINT64_C(1000000000)),
-                                   .tv_nsec = (long) (end % UINT64_C(1000000000))};
+    const struct timespec until = timespec_of(end);
     pthread_mutex_lock(&compiler->mutex);
     int status = 0;
     while (!mailbox->first && status == 0)

@@ -14,6 +14,7 @@
 #define JC_COMPILER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "cache/slots.h"
 #include "job.h"
@@ -39,6 +40,8 @@ struct jc_compiler_params {
     uint64_t idle_ns;    // how long a worker that has nothing to do is kept; 0: 15 seconds
     uint64_t silence_ns; // how long one may say nothing; 0: JC_PULSE_LIMIT_NS
     bool secure;              // give the worker no environment: the program runs set-user-ID
+    // Set by another thread: jc_compiler_create waits no longer. NULL: it waits to the end
+    const atomic_bool *given_up;
     struct jc_slots *slots;   // what all compilers of the node share; NULL: this one counts alone.
                               // Must outlive the compiler
     const struct jc_log *log; // must outlive the compiler; also called from its thread
@@ -46,7 +49,8 @@ struct jc_compiler_params {
 
 // Starts the first worker and waits until it has found NVRTC.
 // JC_ERROR_WORKER: not found, does not start, of another version. JC_ERROR_TOOLCHAIN: no NVRTC.
-// JC_ERROR_IO: no descriptor or thread is to be had. JC_ERROR_OUT_OF_MEMORY.
+// JC_ERROR_IO: no descriptor or thread is to be had. JC_ERROR_TIMEOUT: it was given up.
+// JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_compiler_create(const struct jc_compiler_params *params,
                                   struct jc_compiler **compiler, struct jc_error *error);
 
@@ -116,6 +120,7 @@ struct jc_compiler_answer {
     // ran; JC_ERROR_IO, there was no descriptor or memory for the answer.
     struct jc_job_answer job;
     bool lasting; // the same job would end the same: it failed by itself, not by what is around it
+    bool refused; // no worker can be had, and the next job would fare no better
     // The limit that it ran into, of time or of memory; 0: of another kind. With more it may end
     // well.
     uint64_t limit_ns, limit_bytes;

@@ -26,10 +26,10 @@
 
 _Static_assert(JC_NUM_PRIORITIES == JC_NUM_URGENCIES, "a slot is as urgent as its job");
 
-// How long a job waits for a slot of the node before it goes on without.
+// How long this process finds no slot before its jobs go on without.
 static const uint64_t patience_ns[JC_NUM_PRIORITIES] = {
     [JC_PRIORITY_LAUNCH] = SECOND_NS / 10,
-    [JC_PRIORITY_WARMUP] = 10 * SECOND_NS,
+    [JC_PRIORITY_WARMUP] = 2 * SECOND_NS,
     [JC_PRIORITY_BACKGROUND] = 60 * SECOND_NS,
 };
 
@@ -51,8 +51,11 @@ static void fail_waiting(struct jc_compiler *compiler, bool background, enum jc_
                          const char *text)
 {
     for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
-        while (is_for(i, background) && compiler->queues[i].first)
-            jc_compile_fail(jc_queue_pop(&compiler->queues[i]), result, false, text);
+        while (is_for(i, background) && compiler->queues[i].first) {
+            struct jc_compile *job = jc_queue_pop(&compiler->queues[i]);
+            job->refused = true;
+            jc_compile_fail(job, result, false, text);
+        }
 }
 
 // --- slots ---------------------------------------------------------------------------------------
@@ -67,14 +70,16 @@ static unsigned count_slots(const struct jc_compiler *compiler)
 }
 
 // A slot for work of a priority; -1: not now.
-static int take_slot(struct jc_compiler *compiler, enum jc_priority priority)
+static int take_slot(struct jc_compiler *compiler, enum jc_priority priority, uint64_t now)
 {
     if (count_slots(compiler) >= compiler->limit)
         return -1;
-    if (!compiler->slots)
-        return 0;
-    int slot = jc_slots_take(compiler->slots, compiler->limit, priority);
+    int slot = compiler->slots ? jc_slots_take(compiler->slots, compiler->limit, priority) : 0;
     compiler->wished[priority] = slot < 0;
+    if (slot >= 0)
+        compiler->starved_ns = 0;
+    else if (compiler->starved_ns == 0)
+        compiler->starved_ns = now;
     return slot;
 }
 
@@ -142,7 +147,7 @@ static bool settle_job(struct jc_compiler *compiler, struct jc_worker *worker, i
     worker->job = NULL;
     bool told = job->mailbox;
     bool by_itself = worker->full_mib || worker->signal || worker->late
-        || (!worker->blameless && number != SIGKILL);
+        || (!worker->blameless && number >= 0 && number != SIGKILL);
     if (worker->late)
         job->limit_ns = compiler->timeout_ns;
     if (worker->full_mib)
@@ -190,7 +195,7 @@ static void collect(struct jc_compiler *compiler, struct jc_worker *worker)
     bool told = worker->job && settle_job(compiler, worker, number, text);
     if (compiler->greeted && !worker->dismissed && !given_up && !told)
         log_later(compiler, text);
-    if (!worker->started && !worker->dismissed && !worker->why[0])
+    if (!worker->started && !worker->dismissed && !worker->told)
         fail_start(compiler, worker, text);
     free(worker);
 }
@@ -205,6 +210,16 @@ static void end_worker(struct jc_compiler *compiler, struct jc_worker *worker)
     else
         jc_child_kill(&worker->child);
     worker->state = JC_WORKER_ENDING;
+    worker->since_ns = jc_now_ns();
+}
+
+// The worker's socket is closed, mostly because it has ended, which the kernel says a moment later:
+// by whose doing is seen then.
+static void hang_up(struct jc_compiler *compiler, struct jc_worker *worker)
+{
+    epoll_ctl(compiler->epoll, EPOLL_CTL_DEL, worker->child.socket, NULL);
+    worker->state = JC_WORKER_ENDING;
+    worker->hung_up = true;
     worker->since_ns = jc_now_ns();
 }
 
@@ -224,6 +239,7 @@ static void end_because(struct jc_compiler *compiler, struct jc_worker *worker,
     char text[320];
     tell_end(compiler, worker, "", 0, text, sizeof(text));
     fail_start(compiler, worker, text);
+    worker->told = true;
 }
 
 // --- how a worker starts -------------------------------------------------------------------------
@@ -362,7 +378,7 @@ static void send_job(struct jc_compiler *compiler, struct jc_worker *worker,
     if (result == JC_ERROR_WORKER) {
         // It died between two jobs; that is not this job's doing.
         jc_queue_push_front(&compiler->queues[job->priority], job);
-        end_worker(compiler, worker);
+        hang_up(compiler, worker);
         return;
     }
     if (result != JC_OK) {
@@ -412,15 +428,26 @@ struct round {
     size_t starting[2]; // workers that start, those for the background second
 };
 
+// Since when a job has had to wait: for a slot of this process, or for one of the node.
+static uint64_t waits_since(const struct jc_compiler *compiler, const struct jc_compile *job)
+{
+    bool starved = compiler->starved_ns && count_slots(compiler) < compiler->limit;
+    return starved && compiler->starved_ns < job->submitted_ns ? compiler->starved_ns
+                                                               : job->submitted_ns;
+}
+
 // Whether a job that finds no slot goes on without one. A waiting launch may do so beside what this
-// process compiles already, since a compile can take long; the others only where it does nothing.
+// process compiles already, since a compile can take long. The others have a slot within a compile
+// of somebody's, unless who holds them was stopped: then this process counts for itself, and goes
+// on so until there are slots again.
 static bool is_impatient(const struct round *round, const struct jc_compile *job)
 {
-    if (round->now - job->submitted_ns < patience_ns[job->priority])
+    const struct jc_compiler *compiler = round->compiler;
+    if (round->now - waits_since(compiler, job) < patience_ns[job->priority])
         return false;
     if (job->priority == JC_PRIORITY_LAUNCH)
-        return round->slotless < round->compiler->limit;
-    return round->slotless == 0 && count_slots(round->compiler) == 0;
+        return round->slotless < compiler->limit;
+    return round->slotless + count_slots(compiler) < compiler->limit;
 }
 
 // When a job without a slot is to be looked at again. Slots of our own come back with an answer.
@@ -446,7 +473,8 @@ static bool dispatch_first(struct round *round, struct jc_queue *queue)
     struct jc_worker *worker = choose(compiler, job);
     if (!worker && *starting > 0 && *starting >= queue->size)
         return false;
-    int slot = worker && worker->slot >= 0 ? worker->slot : take_slot(compiler, job->priority);
+    int slot = worker && worker->slot >= 0 ? worker->slot
+                                           : take_slot(compiler, job->priority, round->now);
     if (slot < 0 && !is_impatient(round, job)) {
         look_again(compiler, job, round->now);
         return false;
@@ -556,9 +584,10 @@ static void welcome(struct jc_compiler *compiler, struct jc_worker *worker,
         compiler->result = result;
         compiler->error = error;
     } else {
-        log_later(compiler, error.text);
+        tell_growth(compiler, error.text);
     }
     worker->dismissed = compiler->greeted;
+    compiler->grow_ns = jc_now_ns() + GROW_AGAIN_NS;
     end_because(compiler, worker, "cannot be used");
     if (compiler->greeted && !has_worker(compiler, background))
         fail_waiting(compiler, background, result, error.text);
@@ -640,7 +669,7 @@ static bool hear_one(struct jc_compiler *compiler, struct jc_worker *worker)
     if (result == JC_ERROR_NOT_FOUND)
         return false;
     if (result == JC_ERROR_WORKER) {
-        end_worker(compiler, worker);
+        hang_up(compiler, worker);
         return false;
     }
     if (result == JC_ERROR_CORRUPT) {
@@ -696,7 +725,8 @@ static uint64_t due_ns(const struct jc_compiler *compiler, const struct jc_worke
         due = worker->since_ns + compiler->timeout_ns;
         break;
     case JC_WORKER_ENDING:
-        return worker->dismissed ? worker->since_ns + END_TIMEOUT_NS : UINT64_MAX;
+        return worker->dismissed || worker->hung_up ? worker->since_ns + END_TIMEOUT_NS
+                                                    : UINT64_MAX;
     }
     return due < silent ? due : silent;
 }
@@ -725,6 +755,9 @@ static void check(struct jc_compiler *compiler, struct jc_worker *worker, uint64
         }
         break;
     case JC_WORKER_ENDING: // does not end by itself
+        if (worker->hung_up)
+            snprintf(worker->why, sizeof(worker->why), "closed its socket and was killed");
+        worker->hung_up = false;
         jc_child_kill(&worker->child);
         worker->since_ns = now;
         return;

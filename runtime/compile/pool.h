@@ -22,6 +22,8 @@ struct jc_worker {
     bool background; // works for background jobs alone, and only when a core is idle
     bool started;    // its welcome has come
     bool dismissed;  // ends because it had nothing to do
+    bool hung_up;    // closed its socket, and may be ending by itself
+    bool told;       // that it did not start
     bool blameless;  // what ends it is not its job's doing
     bool late;       // its job ran out of time
     int slot;        // -1: none
@@ -71,6 +73,7 @@ struct jc_compiler {
     struct jc_queue queues[JC_NUM_PRIORITIES];
     uint64_t next_id;
     bool wished[JC_NUM_PRIORITIES]; // a wish for a slot is noted
+    uint64_t starved_ns;   // since when the node has had no slot for this process; 0: it has
     uint64_t grow_ns;      // no further worker before this: the last try failed
     uint64_t look_ns;      // when to look for a free slot again; 0: no need
     uint64_t looked_ns;    // when the machine was asked for its memory

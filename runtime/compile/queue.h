@@ -19,7 +19,7 @@ struct jc_compile {
     struct jc_mailbox *mailbox; // NULL: nobody waits for it any more
     unsigned attempts;
     struct jc_job_answer answer;
-    bool lasting;
+    bool lasting, refused;
     uint64_t limit_ns, limit_bytes; // see struct jc_compiler_answer
 };
 

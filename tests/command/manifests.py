@@ -51,7 +51,17 @@ WRONG = [
     ("k.cu --arch sm_90a\0 --param n=1", "2: a NUL byte; a manifest is a text file"),
     ("k.cu " + " " * 65536, "2: 65541 bytes; a line has at most 64 KiB"),
     ("bad.cu --arch sm_90a", "2: bad.cu:2: "),
-    ("list --arch sm_90a", "2: list:"),  # no template
+    ("list --arch sm_90a", "2: list: is a manifest, and here goes a template;"),
+    ("k.cu --param n=1 --arch hopper", "2: 'hopper' is not an architecture; write"),
+    ("k.cu --param n=1 --arch ''", "2: '' is not an architecture; write"),
+    ("k.cu --param n=1 --arch sm_9", "2: 'sm_9' is not an architecture; write"),
+    ("k.cu --param n=1 --arch 9.", "2: '9.' is not an architecture; write"),
+    ("k.cu --param n=1 --arch sm_90aa", "2: 'sm_90aa' is not an architecture; write"),
+    ("k.cu --param n=1 --arch sm_90a,sm_100a", "2: 'sm_90a,sm_100a': give each architecture by"),
+    ("k.cu --param n=1 --arch 10.0f", "2: '10.0f': code for a family of architectures, suffix f,"),
+    ("k.cu --arch sm_90a --param n=1-40", "2: --param n=1-40: the values of a parameter are a li"),
+    ("k.cu --arch sm_90a --param n=7,1:4", "2: --param n=7,1:4: the values of a parameter are a"),
+    ("k.cu --arch sm_90a --param n=1..4", "2: --param n=1..4: the values of a parameter are a li"),
 ]
 
 # The whole file, and what is said of it.
@@ -121,6 +131,33 @@ class Manifests(harness.Case):
                 self.assertIn(wanted, done.err)
                 self.assertEqual(done.err.count("jitcache: "), 1, done.err)
         self.assertFalse(self.cache.exists())
+
+    def test_a_file_that_was_meant_to_be_a_manifest_is_told_its_first_line(self):
+        self.write("k.cu", PLAIN)
+        line = "k.cu --param n=1 --arch sm_90a\n"
+        wanted = "if this is to be a manifest, its first line has to be jitcache-manifest 1"
+        for name, text in [("engine.manifest", line), ("engine.manifest", ""),
+                           ("engine.manifest", "\n" + FIRST + line),
+                           ("list", "jitcache-manifest1\n" + line),
+                           ("list", "jitcache-manifest: 1\n" + line),
+                           ("list", "# jitcache-manifest 1\n" + line),
+                           ("list", "Jitcache-Manifest 1\n" + line)]:
+            with self.subTest(name=name, text=text):
+                path = self.write(name, text)
+                for words in [[], ["--arch", "sm_90a"]]:
+                    self.assertIn(f"{path}: {wanted}", self.complaint("prewarm", path, *words))
+                self.assertIn(wanted, self.complaint("plan", path))
+                named = self.write("names", FIRST + f"{path} --arch sm_90a\n")
+                self.assertIn(f"names:2: {path}: {wanted}", self.complaint("prewarm", named))
+        for name in ["none.manifest", "k.text"]:
+            self.assertNotIn("first line", self.complaint("prewarm", name, "--arch", "sm_90a"))
+
+    def test_commands_that_take_templates_alone_say_who_takes_manifests(self):
+        path = self.write("list", FIRST + "k.cu\n")
+        for command in ["plan", "lint"]:
+            self.assertEqual(self.complaint(command, path),
+                             f"jitcache: {path}: is a manifest, and here goes a template;"
+                             " manifests are for the command line of jitcache prewarm")
 
     def test_every_wrong_line_is_told_up_to_twenty(self):
         lines = [f"k.cu --arch sm_90a --wrong{i}" for i in range(19)]
@@ -219,10 +256,18 @@ class Manifests(harness.Case):
             self.assertIn(f"{words[0]} is for templates on the command line", message)
         self.run_command("prewarm", path, ROPE, "--arch", "sm_90a", "--range", "num_tokens=1:8")
 
-    def test_an_architecture_that_is_none_is_told_with_its_line_and_once(self):
+    def test_an_architecture_that_is_none_is_told_along_with_all_that_is_wrong(self):
         self.write("k.cu", PLAIN)
-        path = self.write("list", FIRST + "k.cu --param n=1 --arch hopper\nk.cu --param n=2 --arch "
-                                          "sm_90a --arch hopper\nk.cu --param n=3 --arch ada\n")
+        path = self.write("list", FIRST + "k.cu --param n=1 --arch hopper\nk.cu --parm n=2\nk.cu "
+                                          "--param n=3 --arch sm_90a --arch 9.0,10.0\n")
+        done = self.run_command("prewarm", path, status=2)
+        self.assertEqual([line.split(": ")[1] for line in done.err.splitlines()],
+                         [f"{path}:2", f"{path}:3", f"{path}:4"])
+
+    def test_an_architecture_that_the_compiler_lacks_is_told_with_its_line_and_once(self):
+        self.write("k.cu", PLAIN)
+        path = self.write("list", FIRST + "k.cu --param n=1 --arch sm_42\nk.cu --param n=2 --arch "
+                                          "sm_90a --arch sm_42\nk.cu --param n=3 --arch sm_43\n")
         done = self.run_command("prewarm", path, status=2)
         self.assertEqual([line.split(": ")[1] for line in done.err.splitlines()],
                          [f"{path}:2", f"{path}:4"])

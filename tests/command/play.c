@@ -8,6 +8,7 @@
 //   failed COUNT MESSAGE        where \n is a newline
 //   underway COMPILING AWAITED  nothing new
 //   vouch                       all of them are known to be there
+//   again                       from the beginning, as where NVRTC turns out to be another
 //   advance MILLISECONDS        the clock, for the command alone
 //   signal NUMBER               to this process
 //   log TEXT                    as the library's own thread writes it
@@ -83,9 +84,9 @@ enum jc_result __wrap_jc_context_arch(struct jc_context *context, const struct j
                                       struct jc_error *error)
 {
     (void) context, (void) tmpl;
-    if (strncmp(capability, "sm_", 3) != 0) {
-        snprintf(error->text, sizeof(error->text), "'%s' is no architecture", capability);
-        return JC_ERROR_INVALID_ARGUMENT;
+    if (strncmp(capability, "sm_4", 4) == 0) {
+        snprintf(error->text, sizeof(error->text), "NVRTC does not compile for %s", capability);
+        return JC_ERROR_UNSUPPORTED;
     }
     snprintf(arch, JC_ARCH_SIZE, "%s", capability);
     return JC_OK;
@@ -178,6 +179,15 @@ static void play_vouch(struct play *play)
     tell(play, (struct jc_prewarm_event){.outcome = JC_PREWARM_UNDERWAY, .message = ""});
 }
 
+static void play_again(struct play *play)
+{
+    play->item = play->arch = play->variant = play->done = 0;
+    *play->report = (struct jc_prewarm_report){.planned = play->report->planned};
+    for (size_t i = 0; i < play->num_items; i++)
+        play->items[i].report =
+            (struct jc_prewarm_report){.planned = play->items[i].report.planned};
+}
+
 static void *write_log(void *text)
 {
     if (context_log.write)
@@ -234,6 +244,8 @@ static void play_step(struct play *play, char *step)
                                              .message = ""});
     } else if (strcmp(step, "vouch") == 0) {
         play_vouch(play);
+    } else if (strcmp(step, "again") == 0) {
+        play_again(play);
     } else if (strcmp(step, "advance") == 0) {
         advanced_ns += first * UINT64_C(1000000);
     } else if (strcmp(step, "signal") == 0) {

@@ -50,6 +50,7 @@ class Playing(harness.Case):
                  "all check=0 retry=0 background=0 key=any sm_90a"),
                 (["-j", 7, "--timeout", 90], "workers=7 timeout_ns=90000000000", None),
                 (["--jobs", 0, "--timeout", "1.5"], "workers=0 timeout_ns=1500000000", None),
+                (["--timeout", "100000.25"], "workers=0 timeout_ns=100000250000000", None),
                 (["--background", "--retry", "--key", key, "--arch", "sm_80"], None,
                  "all check=0 retry=1 background=1 key=abcd12 sm_90a sm_80")]:
             self.played.unlink(missing_ok=True)
@@ -105,7 +106,7 @@ class Playing(harness.Case):
         self.play("hit 1", "awaited 1", "failed 1 no good", "missing 1")
         report = self.json(*self.words(4), status=1)
         counts = {"planned": 4, "compiled": 0, "hits": 2, "missing": 1, "failed": 1, "awaited": 1,
-                  "vouched": 0}
+                  "vouched": 0, "remaining": 0}
         self.assertEqual(set(report), set(counts) | {"seconds", "interrupted", "files", "failures",
                                                      "missing_list"})
         self.assertEqual(set(report["files"][0]), set(counts) | {"seconds", "kernel", "file"})
@@ -123,7 +124,9 @@ class Playing(harness.Case):
         done = self.run_command(*self.words(23), status=1)
         summary, *lines = done.out.splitlines()
         self.assertIn("3 compiled, 20 failed", summary)
-        self.assertEqual(lines, [f"  failed: many sm_90a n={i} generic" for i in range(20)])
+        for i, line in enumerate(lines):
+            self.assertRegex(line, rf"\A  failed: [0-9a-f]{{12}} many sm_90a n={i} generic\Z")
+        self.assertEqual(len(lines), 20)
         self.assertEqual(done.err.count("all wrong"), 1)
         self.assertRegex(done.err, r"(?m)^jitcache: 19 more variants of many failed alike$")
         self.play("failed 23 all wrong")
@@ -140,7 +143,8 @@ class Playing(harness.Case):
         self.assertEqual(done.err.count("the log"), 2, done.err)
         self.assertEqual(done.err.count("another"), 1, done.err)
         self.assertIn("jitcache: 2 more variants of first failed alike\n", done.err)
-        self.assertIn("jitcache: 1 more variant of second failed alike\n", done.err)
+        self.assertIn("jitcache: 1 more variant of second failed alike, as one of those"
+                      " above\n", done.err)
         done = self.run_command(*words, self.kernel("second"), "-v", status=1)
         self.assertEqual(len(re.findall(r"(?m)^failed +50 ms  ", done.err)), 3)
         self.assertNotIn("alike", done.err)
@@ -183,6 +187,22 @@ class Playing(harness.Case):
         self.play("answer 5 there is no worker")
         self.assertEqual(self.complaint(*self.words(9)), "jitcache: there is no worker")
 
+    def test_what_the_library_says_of_its_parameters_is_said_of_options(self):
+        self.play(r"failed 1 k.cu: failed 3 s ago; `retry` (--retry) compiles it again",
+                  "answer 5 /x: the parameter nvrtc names no NVRTC, the parameter nvrtc")
+        told = self.run_command(*self.words(2), status=2).err
+        self.assertIn("failed 3 s ago; --retry compiles it again\n", told)
+        self.assertTrue(told.endswith("jitcache: /x: --nvrtc names no NVRTC, --nvrtc\n"), told)
+
+    def test_what_begins_anew_is_counted_once(self):
+        self.play("failed 2 a\\nlog", "missing 2", "again", "failed 1 a\\nlog", "missing 3",
+                  "hit 5")
+        done = self.run_command(*self.words(9), "--check", status=1)
+        self.assertIn("9 planned, 5 hits, 3 missing, 1 failed, ", done.out)
+        self.assertEqual((done.out.count("  missing: "), done.out.count("  failed: ")), (3, 1))
+        report = self.json(*self.words(9), "--check", status=1)
+        self.assertEqual((len(report["missing_list"]), len(report["failures"])), (3, 1))
+
     # --- how far it is ---------------------------------------------------------------------------
 
     def lines(self, text):
@@ -201,14 +221,14 @@ class Playing(harness.Case):
         self.assertIn("/s", "".join(lines[2:5]))
         self.assertNotIn(" left", "".join(lines[:5]))
         self.assertRegex(lines[-1], r"\A\[150/300\]  8\.\d/s  1[6-9]s left  2 compiling, "
-                                    r"1 awaited  many\Z")
+                                    r"1 awaited\Z")
         self.assertRegex(text, r"\r\x1b\[Kmany: 300 planned")
 
     def test_hits_make_no_rate(self):
         self.play("advance 1000", "hit 50", "advance 1000", "hit 50", "advance 1000", "hit 50",
                   "advance 100", "underway 0 0")
         text = self.at_terminal(*self.words(200))[1]
-        self.assertEqual(self.lines(text)[-1], "[150/200]  many")
+        self.assertEqual(self.lines(text)[-1], "[150/200]")
 
     def test_the_rate_is_that_of_the_last_seconds(self):
         steps = ["underway 2 0"]
@@ -216,7 +236,7 @@ class Playing(harness.Case):
             steps += [f"advance {pause}", "compiled 1", "underway 2 0"]
         self.play(*steps)
         line = self.lines(self.at_terminal(*self.words(200))[1])[-1]
-        self.assertRegex(line, r"\A\[130/200\]  (0\.9|1\.0)/s  1m1\ds left  ")
+        self.assertRegex(line, r"\A\[130/200\]  (0\.9|1\.0)/s  1m1\ds left\Z")
 
     def test_slow_compiles_have_a_remaining_time_too(self):
         steps = ["underway 2 0"]
@@ -224,13 +244,13 @@ class Playing(harness.Case):
             steps += ["advance 60000", "compiled 1", "underway 2 0"]
         self.play(*steps)
         lines = self.lines(self.at_terminal(*self.words(200))[1])
-        self.assertRegex(lines[-1], r"  3h1\dm left  ")
+        self.assertRegex(lines[-1], r"\A\[  8/200\]  3h1\dm left\Z")
         self.assertNotIn("left", lines[3])
 
     def test_the_line_is_no_longer_than_the_terminal_is_wide(self):
         self.play("compiled 3", "advance 1000", "underway 2 3")
         full = self.lines(self.at_terminal(*self.words(20))[1])[-1]
-        self.assertEqual(full, "[ 3/20]  2.0/s  2 compiling, 3 awaited  many")
+        self.assertEqual(full, "[ 3/20]  2.0/s  2 compiling, 3 awaited")
         for columns in [2, 20, 40]:
             text = self.at_terminal(*self.words(20), columns=columns)[1]
             self.assertEqual(self.lines(text)[-1], full[:columns - 1])
@@ -247,8 +267,8 @@ class Playing(harness.Case):
                   "advance 29000", "compiled 10", "advance 2000", "compiled 10", "underway 2 0")
         for more in [[], ["--json"]]:
             err = self.run_command(*self.words(100), *more, remark="jitcache: [").err
-            self.assertRegex(err, r"\Ajitcache: \[ 11/100\].* many\n"
-                                  r"jitcache: \[ 31/100\].* many\n\Z")
+            self.assertRegex(err, r"\Ajitcache: \[ 11/100\]  5\.0/s\n"
+                                  r"jitcache: \[ 31/100\]  5\.0/s\n\Z")
         self.play("underway 2 0", "advance 29000", "compiled 10")
         self.assertEqual(self.run_command(*self.words(100)).err, "")
 
@@ -276,7 +296,8 @@ class Playing(harness.Case):
     def test_verbose_names_each_variant(self):
         self.play("hit 1", "compiled 1", "awaited 1", "underway 2 2")
         err = self.run_command(*self.words(3), "-v").err
-        self.assertEqual(re.findall(r"(?m)^(\w+) +(?:\d+ ms)?  many sm_90a n=(\d) generic$", err),
+        self.assertEqual(re.findall(r"(?m)^(\w+) +(?:\d+ ms)?  [0-9a-f]{12} many sm_90a "
+                                    r"n=(\d) generic$", err),
                          [("hit", "0"), ("compiled", "1"), ("hit", "2")])
 
     # --- signals ---------------------------------------------------------------------------------
@@ -285,18 +306,28 @@ class Playing(harness.Case):
         for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
             self.play("compiled 3", f"signal {number}", "underway 2 0", "compiled 5")
             done = self.run_command(*self.words(20), status=128 + number)
-            self.assertIn("many: 20 planned, 0 hits, 3 compiled", done.out)
+            self.assertIn("many: 20 planned, 0 hits, 3 compiled, 0 failed, 17 not reached, ",
+                          done.out)
             self.assertIn("run the same command again to go on", done.err)
             report = self.json(*self.words(20), status=128 + number)
-            self.assertEqual((report["interrupted"], report["compiled"]), (True, 3))
+            self.assertEqual((report["interrupted"], report["compiled"], report["remaining"]),
+                             (True, 3, 17))
+            self.assertEqual(report["files"][0]["remaining"], 17)
 
     def test_a_second_signal_of_whichever_kind_ends_the_process(self):
         for first in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
             for second in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
-                self.play("compiled 3", f"signal {first}", f"signal {second}")
+                self.play("compiled 3", f"signal {first}", "advance 300", f"signal {second}")
                 done = subprocess.run([self.command, *self.words(20)], env=self.env,
                                       capture_output=True, timeout=harness.LIMIT_S)
                 self.assertEqual((done.returncode, done.stdout), (-second, b""))
+
+    def test_a_process_and_its_group_signalled_at_once_is_one_signal(self):
+        for pause in [0, 200]:
+            self.play("compiled 3", f"signal {signal.SIGTERM}", f"advance {pause}",
+                      f"signal {signal.SIGTERM}", f"signal {signal.SIGINT}")
+            done = self.run_command(*self.words(20), status=128 + signal.SIGTERM)
+            self.assertIn("17 not reached", done.out)
 
     def test_a_signal_that_is_ignored_stays_so(self):
         self.play("compiled 3", f"signal {signal.SIGHUP}", "compiled 5")

@@ -51,7 +51,8 @@ class Records(harness.Case):
         self.fill()
         for words, count in [(["--kernel", "plain_kernel"], 3), (["--kernel", "plain_*"], 3),
                              (["--kernel", "plain"], 0), (["--arch", "sm_90a"], 3),
-                             (["--arch", "sm_90"], 0), (["--kind", "failure"], 1),
+                             (["--arch", "sm_90"], 3), (["--arch", "sm_80"], 0),
+                             (["--kind", "failure"], 1),
                              (["--kind", "variant", "--kernel", "plain_kernel"], 1)]:
             self.assertEqual(len(self.json("ls", *words)["records"]), count, words)
 

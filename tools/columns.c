@@ -1,4 +1,4 @@
-#include "table.h"
+#include "columns.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -9,28 +9,25 @@
 #include "memory.h"
 #include "output.h"
 
-void jc_table_init(struct jc_table *table, const char *const *headings)
+void jc_columns_init(struct jc_columns *table, const char *const *headings)
 {
-    *table = (struct jc_table){.headings = headings};
+    *table = (struct jc_columns){.headings = headings};
     while (headings[table->num_columns])
         table->num_columns++;
 }
 
-void jc_table_add(struct jc_table *table, const char *format, ...)
+void jc_columns_add(struct jc_columns *table, const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
+    char *text = jc_format_text(format, arguments);
     va_end(arguments);
-    if (size < 0)
-        text = jc_copy_text("", 0);
     table->cells = jc_grow(table->cells, table->num_cells, sizeof(*table->cells));
     table->cells[table->num_cells++] = jc_printable(text, strlen(text), false);
     free(text);
 }
 
-static void print_row(const struct jc_table *table, size_t indent, const size_t *widths,
+static void print_row(const struct jc_columns *table, size_t indent, const size_t *widths,
                       const char *const *cells)
 {
     printf("%*s", (int) indent, "");
@@ -39,21 +36,21 @@ static void print_row(const struct jc_table *table, size_t indent, const size_t 
         bool right = table->headings[i][0] == '>';
         if (cells == table->headings && right)
             cell++;
-        int padding = (int) (widths[i] - jc_columns(cell));
+        int padding = (int) (widths[i] - jc_width(cell));
         bool last = i + 1 == table->num_columns;
         printf("%*s%s%*s", right ? padding : 0, "", cell, right || last ? 0 : padding, "");
         fputs(last ? "\n" : "  ", stdout);
     }
 }
 
-void jc_table_print(const struct jc_table *table, size_t indent)
+void jc_columns_print(const struct jc_columns *table, size_t indent)
 {
     assert(table->num_cells % table->num_columns == 0);
     size_t *widths = jc_allocate(table->num_columns, sizeof(*widths));
     for (size_t i = 0; i < table->num_columns; i++)
-        widths[i] = jc_columns(table->headings[i]) - (table->headings[i][0] == '>');
+        widths[i] = jc_width(table->headings[i]) - (table->headings[i][0] == '>');
     for (size_t i = 0; i < table->num_cells; i++) {
-        size_t width = jc_columns(table->cells[i]);
+        size_t width = jc_width(table->cells[i]);
         if (width > widths[i % table->num_columns])
             widths[i % table->num_columns] = width;
     }
@@ -63,10 +60,10 @@ void jc_table_print(const struct jc_table *table, size_t indent)
     free(widths);
 }
 
-void jc_table_finish(struct jc_table *table)
+void jc_columns_finish(struct jc_columns *table)
 {
     for (size_t i = 0; i < table->num_cells; i++)
         free(table->cells[i]);
     free(table->cells);
-    *table = (struct jc_table){0};
+    *table = (struct jc_columns){0};
 }

@@ -1,4 +1,4 @@
-#include "coverage.h"
+#include "worklist.h"
 
 #include <search.h>
 #include <stdint.h>
@@ -6,27 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capability.h"
 #include "memory.h"
 #include "output.h"
+#include "session.h"
 
 // More of them hide the first.
 #define MAX_WRONG 20
 
-struct jc_coverage_file {
+struct jc_worklist_file {
     char *path;
     struct jc_template *tmpl; // NULL: it does not read, which was told
 };
 
 // Where an item was asked for.
-struct jc_coverage_place {
+struct jc_worklist_place {
     const char *manifest; // NULL: on the command line
     unsigned line;
 };
 
 static int compare_files(const void *a, const void *b)
 {
-    return strcmp(((const struct jc_coverage_file *) a)->path,
-                  ((const struct jc_coverage_file *) b)->path);
+    return strcmp(((const struct jc_worklist_file *) a)->path,
+                  ((const struct jc_worklist_file *) b)->path);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -38,21 +40,21 @@ static int compare_keys(const void *a, const void *b)
 
 // The template of a file, however many lines name it. NULL where it does not read; that is told the
 // first time, behind `where`.
-static struct jc_template *take_template(struct jc_coverage *coverage, const char *path,
+static struct jc_template *take_template(struct jc_worklist *worklist, const char *path,
                                          const char *where)
 {
-    struct jc_coverage_file wanted = {.path = (char *) (uintptr_t) path};
-    struct jc_coverage_file *const *found = tfind(&wanted, &coverage->by_path, compare_files);
+    struct jc_worklist_file wanted = {.path = (char *) (uintptr_t) path};
+    struct jc_worklist_file *const *found = tfind(&wanted, &worklist->by_path, compare_files);
     if (found)
         return (*found)->tmpl;
-    struct jc_coverage_file *file = jc_allocate(1, sizeof(*file));
+    struct jc_worklist_file *file = jc_allocate(1, sizeof(*file));
     struct jc_error error;
     file->path = jc_copy_text(path, strlen(path));
     if (jc_template_create(jc_template_params(.file = path), &file->tmpl, &error))
-        jc_complain("%s%s", where, error.text);
-    coverage->files = jc_grow(coverage->files, coverage->num_files, sizeof(*coverage->files));
-    coverage->files[coverage->num_files++] = file;
-    if (!tsearch(file, &coverage->by_path, compare_files))
+        jc_manifest_complain(where, path, error.text);
+    worklist->files = jc_grow(worklist->files, worklist->num_files, sizeof(*worklist->files));
+    worklist->files[worklist->num_files++] = file;
+    if (!tsearch(file, &worklist->by_path, compare_files))
         jc_complain("out of memory"); // then it is read again the next time
     return file->tmpl;
 }
@@ -97,7 +99,7 @@ static void put_texts(FILE *stream, const char *kind, const char *const *texts, 
 
 // Whether the same was asked for before: the same file, settings and architectures, in whatever
 // order they are written.
-static bool is_known(struct jc_coverage *coverage, const struct jc_template *tmpl,
+static bool is_known(struct jc_worklist *worklist, const struct jc_template *tmpl,
                      const struct jc_plan_params *params, const struct jc_prewarm_item *item)
 {
     char *text = NULL, *real = realpath(jc_template_file(tmpl), NULL);
@@ -116,22 +118,22 @@ static bool is_known(struct jc_coverage *coverage, const struct jc_template *tmp
     free(real);
     struct jc_key *key = jc_allocate(1, sizeof(*key));
     *key = text ? jc_key_of(text, size) : (struct jc_key){0};
-    bool known = tfind(key, &coverage->known, compare_keys) != NULL;
-    if (known || !tsearch(key, &coverage->known, compare_keys))
+    bool known = tfind(key, &worklist->known, compare_keys) != NULL;
+    if (known || !tsearch(key, &worklist->known, compare_keys))
         free(key);
     free(text);
     return known;
 }
 
 // Plans a template as a selection says. Takes over the item's architectures.
-static int add_item(struct jc_coverage *coverage, const struct jc_selection *selection,
+static int add_item(struct jc_worklist *worklist, const struct jc_selection *selection,
                     const struct jc_template *tmpl, struct jc_prewarm_item item,
-                    struct jc_coverage_place place)
+                    struct jc_worklist_place place)
 {
     struct jc_plan_params params;
     struct jc_plan *plan = NULL;
     jc_selection_params_init(selection, tmpl, &params);
-    bool known = is_known(coverage, tmpl, &params, &item);
+    bool known = is_known(worklist, tmpl, &params, &item);
     jc_selection_params_finish(&params);
     int status = known ? JC_STATUS_DONE : jc_selection_plan(selection, tmpl, &plan);
     if (known || status) {
@@ -139,10 +141,10 @@ static int add_item(struct jc_coverage *coverage, const struct jc_selection *sel
         return status;
     }
     item.plan = plan;
-    coverage->items = jc_grow(coverage->items, coverage->num_items, sizeof(item));
-    coverage->places = jc_grow(coverage->places, coverage->num_items, sizeof(place));
-    coverage->places[coverage->num_items] = place;
-    coverage->items[coverage->num_items++] = item;
+    worklist->items = jc_grow(worklist->items, worklist->num_items, sizeof(item));
+    worklist->places = jc_grow(worklist->places, worklist->num_items, sizeof(place));
+    worklist->places[worklist->num_items] = place;
+    worklist->items[worklist->num_items++] = item;
     return JC_STATUS_DONE;
 }
 
@@ -154,15 +156,24 @@ static const char *const *copy_archs(const char *const *archs, size_t count)
     return copy;
 }
 
-static struct jc_prewarm_item item_of_command_line(const struct jc_coverage *coverage)
+static struct jc_prewarm_item item_of_command_line(const struct jc_worklist *worklist)
 {
     return (struct jc_prewarm_item){
-        .capabilities = copy_archs(coverage->archs, coverage->num_archs),
-        .num_capabilities = coverage->num_archs,
+        .capabilities = copy_archs(worklist->archs, worklist->num_archs),
+        .num_capabilities = worklist->num_archs,
     };
 }
 
 // --- manifests -----------------------------------------------------------------------------------
+
+// What is wrong without asking the compiler, so that it is told along with all that is.
+static int check_asked(const char *where, const char *arch)
+{
+    char *fault = jc_capability_fault(arch);
+    int status = fault ? jc_complain("%s%s", where, fault) : JC_STATUS_DONE;
+    free(fault);
+    return status;
+}
 
 static int take_options(struct jc_selection *selection, struct jc_prewarm_item *item,
                         const struct jc_manifest_entry *entry)
@@ -182,47 +193,48 @@ static int take_options(struct jc_selection *selection, struct jc_prewarm_item *
         }
         archs = jc_grow(archs, item->num_capabilities, sizeof(*archs));
         archs[item->num_capabilities++] = option->value;
+        status = check_asked(entry->where, option->value);
     }
     item->capabilities = archs;
     return status;
 }
 
-static int add_entry(struct jc_coverage *coverage, const struct jc_manifest *manifest,
+static int add_entry(struct jc_worklist *worklist, const struct jc_manifest *manifest,
                      const struct jc_manifest_entry *entry)
 {
     struct jc_selection selection = {.where = entry->where};
     struct jc_prewarm_item item = {0};
-    struct jc_template *tmpl = take_template(coverage, entry->file, entry->where);
+    struct jc_template *tmpl = take_template(worklist, entry->file, entry->where);
     int status = tmpl ? take_options(&selection, &item, entry) : JC_STATUS_WRONG_USE;
     if (!status)
         status = jc_selection_share(&selection, &tmpl, 1);
     if (!status && item.num_capabilities == 0) {
-        item = item_of_command_line(coverage);
+        item = item_of_command_line(worklist);
         if (item.num_capabilities == 0)
             status = jc_complain("%sno architecture to compile for; add --arch sm_90a, or that of"
                                  " your GPU, to the line, or to the command line for all lines"
                                  " without", entry->where);
     }
     if (!status)
-        status = add_item(coverage, &selection, tmpl, item,
-                          (struct jc_coverage_place){manifest->file, manifest->line});
+        status = add_item(worklist, &selection, tmpl, item,
+                          (struct jc_worklist_place){manifest->file, manifest->line});
     else
         free((void *) (uintptr_t) item.capabilities);
     jc_selection_finish(&selection);
     return status;
 }
 
-static int add_manifest(struct jc_coverage *coverage, const char *file)
+static int add_manifest(struct jc_worklist *worklist, const char *file)
 {
-    coverage->manifests = jc_grow(coverage->manifests, coverage->num_manifests,
-                                  sizeof(*coverage->manifests));
-    struct jc_manifest *manifest = &coverage->manifests[coverage->num_manifests++];
+    worklist->manifests = jc_grow(worklist->manifests, worklist->num_manifests,
+                                  sizeof(*worklist->manifests));
+    struct jc_manifest *manifest = &worklist->manifests[worklist->num_manifests++];
     struct jc_manifest_entry entry;
     unsigned wrong = 0;
     if (jc_manifest_open(manifest, file))
         return JC_STATUS_WRONG_USE;
     for (int taken; (taken = jc_manifest_next(manifest, &entry)) != JC_MANIFEST_END;) {
-        if (taken == JC_MANIFEST_ENTRY && !add_entry(coverage, manifest, &entry))
+        if (taken == JC_MANIFEST_ENTRY && !add_entry(worklist, manifest, &entry))
             continue;
         if (++wrong == MAX_WRONG && manifest->at < manifest->size)
             return jc_complain("%s: %d lines are wrong; the rest of it was not read", file,
@@ -233,59 +245,58 @@ static int add_manifest(struct jc_coverage *coverage, const char *file)
 
 // --- the command line ----------------------------------------------------------------------------
 
-static int add_templates(struct jc_coverage *coverage, struct jc_template *const *templates,
+static int add_templates(struct jc_worklist *worklist, struct jc_template *const *templates,
                          size_t count)
 {
-    int status = jc_selection_share(&coverage->selection, templates, count);
+    int status = jc_selection_share(&worklist->selection, templates, count);
     for (size_t i = 0; i < count && !status; i++)
-        status = add_item(coverage, &coverage->selection, templates[i],
-                          item_of_command_line(coverage), (struct jc_coverage_place){NULL, 0});
+        status = add_item(worklist, &worklist->selection, templates[i],
+                          item_of_command_line(worklist), (struct jc_worklist_place){NULL, 0});
     return status;
 }
 
-static int check_use(const struct jc_coverage *coverage, size_t num_templates)
+static int check_use(const struct jc_worklist *worklist, size_t num_templates)
 {
-    const struct jc_selection *selection = &coverage->selection;
+    const struct jc_selection *selection = &worklist->selection;
     const char *option = selection->num_parameters ? "--param"
                          : selection->num_ranges   ? "--range"
                          : selection->num_without  ? "--without"
                                                    : NULL;
     if (num_templates == 0 && option)
-        return jc_options_misuse(coverage->command, "%s is for templates on the command line, and"
+        return jc_options_misuse(worklist->command, "%s is for templates on the command line, and"
                                  " there are manifests only; write it on their lines", option);
-    if (num_templates && coverage->num_archs == 0)
-        return jc_options_misuse(coverage->command, "no architecture to compile for; add --arch"
+    if (num_templates && worklist->num_archs == 0)
+        return jc_options_misuse(worklist->command, "no architecture to compile for; add --arch"
                                  " sm_90a for Hopper, or that of your GPU");
     return JC_STATUS_DONE;
 }
 
-int jc_coverage_read(struct jc_coverage *coverage, char *const *files, size_t num_files)
+int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t num_files)
 {
     struct jc_template **templates = jc_allocate(num_files, sizeof(struct jc_template *));
     bool *manifest = jc_allocate(num_files, sizeof(*manifest));
     size_t num_templates = 0, num_read = 0;
-    int status;
+    int status = JC_STATUS_DONE;
     for (size_t i = 0; i < num_files; i++)
         num_templates += !(manifest[i] = jc_manifest_is(files[i]));
-    status = check_use(coverage, num_templates);
-    bool misused = status != JC_STATUS_DONE;
-    for (size_t i = 0; i < num_files && !misused; i++) {
+    for (size_t i = 0; i < num_files; i++) {
         if (manifest[i])
             continue;
-        templates[num_read] = take_template(coverage, files[i], "");
+        templates[num_read] = take_template(worklist, files[i], "");
         if (templates[num_read])
             num_read++;
         else
             status = JC_STATUS_WRONG_USE;
     }
+    bool misused = !status && (status = check_use(worklist, num_templates));
     if (!status && num_templates)
-        status = add_templates(coverage, templates, num_read);
+        status = add_templates(worklist, templates, num_read);
     for (size_t i = 0; i < num_files && !misused; i++)
-        if (manifest[i] && add_manifest(coverage, files[i]))
+        if (manifest[i] && add_manifest(worklist, files[i]))
             status = JC_STATUS_WRONG_USE;
     free(manifest);
     free(templates);
-    if (!status && coverage->num_items == 0)
+    if (!status && worklist->num_items == 0)
         status = jc_complain("%s: names no template; a line is what one would write behind"
                              " jitcache prewarm", files[0]);
     return status;
@@ -302,37 +313,37 @@ static bool is_among(const char *const *archs, size_t count, const char *arch)
 }
 
 // False where the next would fail alike: without a compiler.
-static bool check_arch(const struct jc_coverage *coverage, size_t index, const char *asked,
+static bool check_arch(const struct jc_worklist *worklist, size_t index, const char *asked,
                        struct jc_context *context, int *status)
 {
-    const struct jc_coverage_place *place = &coverage->places[index];
+    const struct jc_worklist_place *place = &worklist->places[index];
     char arch[JC_ARCH_SIZE];
     struct jc_error error;
-    enum jc_result result = jc_context_arch(context, jc_plan_template(coverage->items[index].plan),
+    enum jc_result result = jc_context_arch(context, jc_plan_template(worklist->items[index].plan),
                                             asked, arch, &error);
     bool of_arch = result == JC_ERROR_INVALID_ARGUMENT || result == JC_ERROR_UNSUPPORTED;
     if (of_arch && place->manifest)
         *status = jc_complain("%s:%u: %s", place->manifest, place->line, error.text);
     else if (result)
-        *status = jc_complain("%s", error.text);
+        *status = jc_session_complain(error.text);
     return !result || of_arch;
 }
 
-int jc_coverage_check(const struct jc_coverage *coverage, struct jc_context *context)
+int jc_worklist_check(const struct jc_worklist *worklist, struct jc_context *context)
 {
     const char **checked = NULL;
     size_t num_checked = 0;
     int status = JC_STATUS_DONE;
     bool usable = true;
-    for (size_t i = 0; i < coverage->num_items && usable; i++) {
-        const struct jc_prewarm_item *item = &coverage->items[i];
+    for (size_t i = 0; i < worklist->num_items && usable; i++) {
+        const struct jc_prewarm_item *item = &worklist->items[i];
         for (size_t j = 0; j < item->num_capabilities && usable; j++) {
             const char *asked = item->capabilities[j];
             if (is_among(checked, num_checked, asked))
                 continue;
             checked = jc_grow(checked, num_checked, sizeof(*checked));
             checked[num_checked++] = asked;
-            usable = check_arch(coverage, i, asked, context, &status);
+            usable = check_arch(worklist, i, asked, context, &status);
         }
     }
     free(checked);
@@ -344,27 +355,27 @@ static void leave(void *file)
     (void) file;
 }
 
-void jc_coverage_finish(struct jc_coverage *coverage)
+void jc_worklist_finish(struct jc_worklist *worklist)
 {
-    for (size_t i = 0; i < coverage->num_items; i++) {
-        struct jc_plan *plan = (struct jc_plan *) (uintptr_t) coverage->items[i].plan;
+    for (size_t i = 0; i < worklist->num_items; i++) {
+        struct jc_plan *plan = (struct jc_plan *) (uintptr_t) worklist->items[i].plan;
         jc_plan_destroy(&plan);
-        free((void *) (uintptr_t) coverage->items[i].capabilities);
+        free((void *) (uintptr_t) worklist->items[i].capabilities);
     }
-    jc_selection_finish(&coverage->selection);
-    tdestroy(coverage->known, free);
-    tdestroy(coverage->by_path, leave);
-    for (size_t i = 0; i < coverage->num_files; i++) {
-        jc_template_destroy(&coverage->files[i]->tmpl);
-        free(coverage->files[i]->path);
-        free(coverage->files[i]);
+    jc_selection_finish(&worklist->selection);
+    tdestroy(worklist->known, free);
+    tdestroy(worklist->by_path, leave);
+    for (size_t i = 0; i < worklist->num_files; i++) {
+        jc_template_destroy(&worklist->files[i]->tmpl);
+        free(worklist->files[i]->path);
+        free(worklist->files[i]);
     }
-    for (size_t i = 0; i < coverage->num_manifests; i++)
-        jc_manifest_finish(&coverage->manifests[i]);
-    free(coverage->files);
-    free(coverage->items);
-    free(coverage->places);
-    free(coverage->manifests);
-    free(coverage->archs);
-    *coverage = (struct jc_coverage){0};
+    for (size_t i = 0; i < worklist->num_manifests; i++)
+        jc_manifest_finish(&worklist->manifests[i]);
+    free(worklist->files);
+    free(worklist->items);
+    free(worklist->places);
+    free(worklist->manifests);
+    free(worklist->archs);
+    *worklist = (struct jc_worklist){0};
 }

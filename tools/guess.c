@@ -1,4 +1,4 @@
-#include "nearest.h"
+#include "guess.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -36,18 +36,18 @@ static size_t distance_between(const char *a, const char *b)
     return above[length];
 }
 
-void jc_nearest_offer(struct jc_nearest *nearest, const char *name)
+void jc_guess_offer(struct jc_guess *guess, const char *name)
 {
-    size_t typed_length = strlen(nearest->typed), length = strlen(name);
+    size_t typed_length = strlen(guess->typed), length = strlen(name);
     if (typed_length > MAX_LENGTH || length > MAX_LENGTH || !typed_length)
         return;
-    size_t distance = distance_between(nearest->typed, name);
+    size_t distance = distance_between(guess->typed, name);
     // What was cut short is near too: "pre" for "prewarm".
-    bool begins = typed_length >= 2 && strncmp(nearest->typed, name, typed_length) == 0;
+    bool begins = typed_length >= 2 && strncmp(guess->typed, name, typed_length) == 0;
     if (distance > 1 + smaller(typed_length, length) / 4 && !begins)
         return;
-    if (!nearest->name || distance < nearest->distance) {
-        nearest->name = name;
-        nearest->distance = distance;
+    if (!guess->name || distance < guess->distance) {
+        guess->name = name;
+        guess->distance = distance;
     }
 }

@@ -1,8 +1,8 @@
 // What a prewarm is to cover: the templates of its command line and those of manifests, each with
 // its plan and architectures.
 
-#ifndef JC_TOOL_COVERAGE_H
-#define JC_TOOL_COVERAGE_H
+#ifndef JC_TOOL_WORKLIST_H
+#define JC_TOOL_WORKLIST_H
 
 #include <jitcache/context.h>
 
@@ -10,17 +10,17 @@
 #include "options.h"
 #include "selection.h"
 
-struct jc_coverage {
+struct jc_worklist {
     const struct jc_command *command;
     struct jc_selection selection; // of the command line; of the files only the templates
     const char **archs;            // likewise; the values live as long as the command line
     size_t num_archs;
 
-    struct jc_coverage_file **files; // templates, each read once, in the order in which they came
+    struct jc_worklist_file **files; // templates, each read once, in the order in which they came
     size_t num_files;
     void *by_path; // the same, as a tree
     struct jc_prewarm_item *items; // in order, those that are asked for twice once
-    struct jc_coverage_place *places; // of each item
+    struct jc_worklist_place *places; // of each item
     size_t num_items;
     void *known; // keys of what the items ask for, as a tree
     struct jc_manifest *manifests; // for the texts that items point into
@@ -32,12 +32,12 @@ struct jc_coverage {
 // Reads templates and manifests and plans. Every file and line that is wrong is told, up to 20.
 // The command line's --param, --range and --without are for its own templates; its architectures
 // for what has none of its own.
-int jc_coverage_read(struct jc_coverage *coverage, char *const *files, size_t num_files);
+int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t num_files);
 
 // Whether the compiler knows every architecture. Telling where one is asked for that it does not.
-int jc_coverage_check(const struct jc_coverage *coverage, struct jc_context *context);
+int jc_worklist_check(const struct jc_worklist *worklist, struct jc_context *context);
 
 // Accepts a zeroed one.
-void jc_coverage_finish(struct jc_coverage *coverage);
+void jc_worklist_finish(struct jc_worklist *worklist);
 
 #endif

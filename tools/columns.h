@@ -1,7 +1,7 @@
 // A table of text, as wide as what is in it.
 
-#ifndef JC_TOOL_TABLE_H
-#define JC_TOOL_TABLE_H
+#ifndef JC_TOOL_COLUMNS_H
+#define JC_TOOL_COLUMNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <jitcache/result.h>
 
 // A column's heading; one that begins with '>' stands to the right, as numbers do.
-struct jc_table {
+struct jc_columns {
     const char *const *headings;
     size_t num_columns;
     char **cells; // row after row, printable
@@ -17,14 +17,14 @@ struct jc_table {
 };
 
 // `headings` ends with NULL and must outlive the table.
-void jc_table_init(struct jc_table *table, const char *const *headings);
+void jc_columns_init(struct jc_columns *table, const char *const *headings);
 
 // Adds the next cell of the current row. What could drive a terminal is spelled out.
-void jc_table_add(struct jc_table *table, const char *format, ...) JC_FORMAT(2, 3);
+void jc_columns_add(struct jc_columns *table, const char *format, ...) JC_FORMAT(2, 3);
 
 // Prints it behind `indent` blanks, two blanks between columns, none at the end of a line.
-void jc_table_print(const struct jc_table *table, size_t indent);
+void jc_columns_print(const struct jc_columns *table, size_t indent);
 
-void jc_table_finish(struct jc_table *table);
+void jc_columns_finish(struct jc_columns *table);
 
 #endif
