@@ -48,7 +48,9 @@ struct inventory {
     size_t num_holdings, holding_capacity;
     struct wish *wishes;
     size_t num_wishes, wish_capacity;
-    size_t num_lost; // variants whose template's record is gone
+    size_t num_failed;  // that the key names, and that are not to be tried again
+    size_t num_lost;    // variants whose template's record is gone
+    size_t num_unknown; // variants for architectures that this NVRTC does not know
     // Why something was passed over, the first time.
     enum jc_result passed_over;
     struct jc_error reason;
@@ -92,6 +94,10 @@ static bool take_entry(void *user, const struct jc_cache_entry *found)
     if (!is_template
         && (!is_variant || (inventory->params->key && !has_key(inventory, &found->key))))
         return true;
+    if (found->kind == JC_RECORD_FAILURE && !inventory->params->retry) {
+        inventory->num_failed++;
+        return true;
+    }
     inventory->out_of_memory = !grow(&inventory->entries, &inventory->entry_capacity,
                                      inventory->num_entries, sizeof(*inventory->entries));
     if (inventory->out_of_memory)
@@ -138,6 +144,16 @@ static enum jc_result list_entries(struct inventory *inventory)
 
 // --- templates -----------------------------------------------------------------------------------
 
+// The first of what is left out explains why nothing is left.
+static void note_passed_over(struct inventory *inventory, enum jc_result result,
+                             const struct jc_error *error)
+{
+    if (inventory->passed_over != JC_OK)
+        return;
+    inventory->passed_over = result;
+    inventory->reason = *error;
+}
+
 // Notes that something is left out, if it is nothing worse. The error's text says why.
 static enum jc_result pass_over(struct inventory *inventory, const char *what,
                                 enum jc_result result, const struct jc_error *error)
@@ -147,10 +163,7 @@ static enum jc_result pass_over(struct inventory *inventory, const char *what,
     if (result == JC_ERROR_OUT_OF_MEMORY)
         return jc_fail_memory(inventory->error);
     jc_log(&inventory->context->log, JC_LOG_WARNING, "%s is passed over: %s", what, error->text);
-    if (inventory->passed_over == JC_OK) {
-        inventory->passed_over = result;
-        inventory->reason = *error;
-    }
+    note_passed_over(inventory, result, error);
     return JC_OK;
 }
 
@@ -228,12 +241,12 @@ static enum jc_result hold(struct inventory *inventory, const struct jc_key *key
 // --- variants ------------------------------------------------------------------------------------
 
 // Each variant is for the architecture that it was for, as the NVRTC of now calls it, unless others
-// are asked for. One that is named is named with its architecture.
+// are asked for.
 static enum jc_result choose_arch(const struct inventory *inventory, const struct jc_template *tmpl,
                                   const char *was, char arch[JC_ARCH_SIZE], struct jc_error *error)
 {
     arch[0] = '\0';
-    if (inventory->params->num_capabilities > 0 && !inventory->params->key)
+    if (inventory->params->num_capabilities > 0)
         return JC_OK;
     return jc_toolchain_arch(inventory->toolchain, tmpl->portable, was, arch, error);
 }
@@ -255,6 +268,11 @@ static enum jc_result add_wish(struct inventory *inventory, const struct entry *
     jc_record_finish(&record);
     if (result == JC_OK)
         result = choose_arch(inventory, stored->tmpl, variant.arch, wish.arch, &error);
+    if (result == JC_ERROR_UNSUPPORTED) {
+        inventory->num_unknown++;
+        note_passed_over(inventory, result, &error);
+        return JC_OK;
+    }
     if (result != JC_OK) {
         char digits[JC_KEY_STRING_SIZE], what[64 + JC_KEY_STRING_SIZE];
         jc_key_format(&entry->key, digits);
@@ -316,6 +334,10 @@ static enum jc_result take_stock(struct inventory *inventory)
     if (inventory->num_lost > 0)
         jc_log(&inventory->context->log, JC_LOG_WARNING, "%zu variants of the cache are passed"
                " over: the records of their templates are gone", inventory->num_lost);
+    if (inventory->num_unknown > 0)
+        jc_log(&inventory->context->log, JC_LOG_WARNING, "%zu variants of the cache are passed"
+               " over: they are for architectures that this NVRTC does not compile for",
+               inventory->num_unknown);
     if (result != JC_OK || inventory->num_wishes == 0)
         return result;
     qsort(inventory->wishes, inventory->num_wishes, sizeof(*inventory->wishes), by_batch);
@@ -342,6 +364,10 @@ static enum jc_result explain_nothing(const struct inventory *inventory)
         return jc_fail(inventory->error, JC_ERROR_NOT_FOUND, "the cache%s%s has no template;"
                        " prewarm the templates' files first", info.dir ? " " : "",
                        info.dir ? info.dir : "");
+    if (inventory->params->key && inventory->num_failed > 0)
+        return jc_fail(inventory->error, JC_ERROR_NOT_FOUND, "what the cache%s%s has of a key that"
+                       " begins with %s failed, and is compiled again only with `retry` (--retry)",
+                       info.dir ? " " : "", info.dir ? info.dir : "", inventory->params->key);
     if (inventory->params->key)
         return jc_fail(inventory->error, JC_ERROR_NOT_FOUND, "no variant of the cache%s%s has a"
                        " key that begins with %s", info.dir ? " " : "", info.dir ? info.dir : "",

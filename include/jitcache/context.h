@@ -193,11 +193,12 @@ JC_API enum jc_result jc_context_prewarm_all(struct jc_context *context,
 // The same for what the cache knows: every variant of every template whose record is there, as it
 // was compiled once, for whichever NVRTC and architecture, is brought in for the NVRTC of now, and
 // the architectures of the params, or, without any, those that it had. So a cache goes along with
-// a new NVRTC or GPU without its templates' files. Failed compiles that have not expired count as
-// variants, and with `key` and `retry` expired ones too. `key` names variants as they are in the
-// cache; they are brought in for the architecture that they have there. What cannot be read back,
-// or is for an architecture that this NVRTC does not know, is logged and passed over, and an error
-// only if nothing is left. JC_ERROR_NOT_FOUND: the cache has no template, or nothing with that key.
+// a new NVRTC or GPU without its templates' files. With `retry` compiles that failed and have not
+// expired count as variants, and with `key` expired ones too. `key` names variants as they are in
+// the cache, whatever their keys are for the NVRTC and architectures of now. What cannot be read
+// back, or is for an architecture that this NVRTC does not know, is logged and passed over, and an
+// error only if nothing is left. JC_ERROR_NOT_FOUND: the cache has no template, or nothing with
+// that key, or without `retry` nothing but what failed.
 JC_API enum jc_result jc_context_prewarm_cached(struct jc_context *context,
                                                 const struct jc_prewarm_params *params,
                                                 struct jc_prewarm_report *report,
