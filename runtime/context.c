@@ -131,12 +131,16 @@ void jc_context_destroy(struct jc_context **out)
         jc_device_destroy(&device);
     }
     jc_driver_finish(&context->driver);
-    jc_compiler_destroy(&context->compiler);
+    struct jc_compiler *compiler =
+        atomic_load_explicit(&context->compiler, memory_order_relaxed);
+    jc_compiler_destroy(&compiler);
     jc_slots_destroy(&context->slots);
     jc_leads_destroy(&context->leads);
     jc_includes_destroy(&context->includes);
     jc_cache_destroy(&context->cache);
-    for (struct jc_known_toolchain *known = context->toolchains, *next; known; known = next) {
+    struct jc_known_toolchain *known =
+        atomic_load_explicit(&context->toolchains, memory_order_relaxed);
+    for (struct jc_known_toolchain *next; known; known = next) {
         next = known->next;
         known_destroy(known);
     }
@@ -183,8 +187,8 @@ static enum jc_result know(struct jc_context *context, struct jc_toolchain *tool
         known_destroy(known);
         return jc_fail_memory(error);
     }
-    known->next = context->toolchains;
-    context->toolchains = known;
+    known->next = atomic_load_explicit(&context->toolchains, memory_order_relaxed);
+    atomic_store_explicit(&context->toolchains, known, memory_order_release);
     jc_log(&context->log, JC_LOG_INFO, "NVRTC %d.%d at %s, headers at %s%s", toolchain->major,
            toolchain->minor, toolchain->nvrtc,
            toolchain->include[0] ? toolchain->include : "none", how);
@@ -214,60 +218,80 @@ static enum jc_result recall(struct jc_context *context, struct jc_error *error)
 }
 
 // What a worker found becomes the one for new keys, and the next process's. The lock is held.
-static enum jc_result learn(struct jc_context *context, struct jc_error *error)
+static enum jc_result learn(struct jc_context *context, const struct jc_compiler *compiler,
+                            struct jc_error *error)
 {
-    const struct jc_toolchain *found = jc_compiler_toolchain(context->compiler);
-    if (context->toolchains && jc_toolchain_same(&context->toolchains->toolchain, found))
+    const struct jc_toolchain *found = jc_compiler_toolchain(compiler);
+    const struct jc_known_toolchain *known =
+        atomic_load_explicit(&context->toolchains, memory_order_relaxed);
+    if (known && jc_toolchain_same(&known->toolchain, found))
         return JC_OK;
     struct jc_error why;
     struct jc_search search = search_of(context);
     struct jc_toolchain copy;
     if (!jc_toolchain_copy(found, &copy))
         return jc_fail_memory(error);
-    enum jc_result result =
-        know(context, &copy, jc_compiler_worker(context->compiler), "", error);
+    enum jc_result result = know(context, &copy, jc_compiler_worker(compiler), "", error);
     if (result == JC_OK
         && jc_remembered_keep(context->cache, &search, found, &why) != JC_OK)
         jc_log(&context->log, JC_LOG_DEBUG, "the toolchain is not remembered: %s", why.text);
     return result;
 }
 
-// Makes sure that there is a compiler, and that what it found is known. The lock is held.
-static enum jc_result start_compiler(struct jc_context *context, struct jc_error *error)
+// The compiler, if there is one. The workers of a parent process are the parent's.
+static struct jc_compiler *own_compiler(struct jc_context *context)
 {
-    // The workers of a parent process are the parent's.
-    if (context->compiler && !jc_compiler_is_ours(context->compiler))
-        jc_compiler_destroy(&context->compiler);
-    if (!context->compiler) {
-        const struct jc_compiler_params params = {
-            .worker = context->worker,
-            .nvrtc = context->nvrtc,
-            .nvrtc_origin = context->nvrtc_origin,
-            .timeout_ns = context->compile_timeout_ns,
-            .memory_bytes = context->compile_max_bytes,
-            .max_workers = context->max_workers,
-            .secure = context->secure,
-            .slots = context->slots,
-            .log = &context->log,
-        };
-        enum jc_result result = jc_compiler_create(&params, &context->compiler, error);
-        if (result != JC_OK)
-            return result;
-    }
-    return learn(context, error);
+    // The other side is make_compiler.
+    struct jc_compiler *compiler =
+        atomic_load_explicit(&context->compiler, memory_order_acquire);
+    return compiler && jc_compiler_is_ours(compiler) ? compiler : NULL;
+}
+
+// The lock is held.
+static enum jc_result make_compiler(struct jc_context *context, struct jc_error *error)
+{
+    const struct jc_compiler_params params = {
+        .worker = context->worker,
+        .nvrtc = context->nvrtc,
+        .nvrtc_origin = context->nvrtc_origin,
+        .timeout_ns = context->compile_timeout_ns,
+        .memory_bytes = context->compile_max_bytes,
+        .max_workers = context->max_workers,
+        .secure = context->secure,
+        .slots = context->slots,
+        .log = &context->log,
+    };
+    struct jc_compiler *compiler;
+    enum jc_result result = jc_compiler_create(&params, &compiler, error);
+    if (result != JC_OK)
+        return result;
+    result = learn(context, compiler, error);
+    if (result == JC_OK)
+        atomic_store_explicit(&context->compiler, compiler, memory_order_release);
+    else
+        jc_compiler_destroy(&compiler);
+    return result;
+}
+
+// Finds what the keys of this context are formed with. The lock is held.
+static enum jc_result find_toolchain(struct jc_context *context, struct jc_error *error)
+{
+    enum jc_result result = context->search ? JC_ERROR_NOT_FOUND : recall(context, error);
+    return result == JC_ERROR_NOT_FOUND ? make_compiler(context, error) : result;
 }
 
 static enum jc_result need_known(struct jc_context *context,
                                  const struct jc_known_toolchain **known, struct jc_error *error)
 {
-    pthread_mutex_lock(&context->lock);
     enum jc_result result = JC_OK;
-    if (!context->toolchains) {
-        result = context->search ? JC_ERROR_NOT_FOUND : recall(context, error);
-        if (result == JC_ERROR_NOT_FOUND)
-            result = start_compiler(context, error);
-    }
-    *known = context->toolchains;
+    // The other side is know().
+    *known = atomic_load_explicit(&context->toolchains, memory_order_acquire);
+    if (*known)
+        return JC_OK;
+    pthread_mutex_lock(&context->lock);
+    if (!atomic_load_explicit(&context->toolchains, memory_order_relaxed))
+        result = find_toolchain(context, error);
+    *known = atomic_load_explicit(&context->toolchains, memory_order_relaxed);
     pthread_mutex_unlock(&context->lock);
     return result;
 }
@@ -284,25 +308,30 @@ enum jc_result jc_context_need_toolchain(struct jc_context *context,
 
 enum jc_result jc_context_need_compiler(struct jc_context *context,
                                         const struct jc_toolchain *toolchain,
-                                        struct jc_compiler **compiler, bool *outdated,
+                                        struct jc_compiler **out, bool *outdated,
                                         struct jc_error *error)
 {
-    *compiler = NULL;
-    pthread_mutex_lock(&context->lock);
-    enum jc_result result = start_compiler(context, error);
-    *outdated = result == JC_OK
-        && !jc_toolchain_same(toolchain, jc_compiler_toolchain(context->compiler));
+    enum jc_result result = JC_OK;
+    *out = NULL;
+    *outdated = false;
+    if (!own_compiler(context)) {
+        pthread_mutex_lock(&context->lock);
+        if (!own_compiler(context))
+            result = make_compiler(context, error);
+        pthread_mutex_unlock(&context->lock);
+    }
+    if (result != JC_OK)
+        return result;
+    struct jc_compiler *compiler = own_compiler(context);
+    const struct jc_toolchain *now = jc_compiler_toolchain(compiler);
+    *outdated = !jc_toolchain_same(toolchain, now);
     if (*outdated)
-        result = jc_fail(error, JC_ERROR_TOOLCHAIN, "NVRTC or its settings changed: they were those"
-                         " of NVRTC %d.%d at %s, and are those of NVRTC %d.%d at %s; try again",
-                         toolchain->major, toolchain->minor, toolchain->nvrtc,
-                         context->toolchains->toolchain.major,
-                         context->toolchains->toolchain.minor,
-                         context->toolchains->toolchain.nvrtc);
-    if (result == JC_OK)
-        *compiler = context->compiler;
-    pthread_mutex_unlock(&context->lock);
-    return result;
+        return jc_fail(error, JC_ERROR_TOOLCHAIN, "NVRTC or its settings changed: they were those"
+                       " of NVRTC %d.%d at %s, and are those of NVRTC %d.%d at %s; try again",
+                       toolchain->major, toolchain->minor, toolchain->nvrtc, now->major,
+                       now->minor, now->nvrtc);
+    *out = compiler;
+    return JC_OK;
 }
 
 enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolchain_info *info,

@@ -4,6 +4,7 @@
 #define JC_CONTEXT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <jitcache/context.h>
 
@@ -33,15 +34,19 @@ struct jc_context {
     unsigned max_workers; // 0: as the machine allows
     bool search;          // ask a worker for the toolchain, whatever the cache remembers
 
-    // Guards what follows up to the next lock. Held for moments, but for the first time that a
-    // toolchain is needed, and the first that a worker is: then NVRTC is looked for under it.
-    pthread_mutex_t lock;
-    struct jc_known_toolchain *toolchains; // the first is the one for new keys; NULL until needed
-    struct jc_compiler *compiler; // NULL until something is to be compiled
-    struct jc_slots *slots;       // of the compiler
+    struct jc_slots *slots;       // these three have locks of their own
     struct jc_includes *includes;
+    struct jc_leads *leads; // what this process is compiling
 
-    struct jc_leads *leads; // what this process is compiling; has a lock of its own
+    // Held while a toolchain is found, in the cache or by a worker, and while the compiler is made:
+    // that is a tenth of a second, or more on a busy machine. Guards the making; the two are read
+    // without it, with acquire order, once they are there.
+    pthread_mutex_t lock;
+    // The first is the one for new keys; NULL until needed. The list only grows, at its beginning.
+    _Atomic(struct jc_known_toolchain *) toolchains;
+    // NULL until something is to be compiled. What it found is the first toolchain. In the child of
+    // a fork it is the parent's, and one that is its own takes its place.
+    _Atomic(struct jc_compiler *) compiler;
 
     // Guards the driver until it is open, after which it does not change, and the list of devices.
     // Held for no longer than opening the driver takes. Neither of the two locks, nor a device's,
@@ -52,23 +57,23 @@ struct jc_context {
 };
 
 // The toolchain for new keys: the one in use, else the one that the cache remembers and whose files
-// are the same, else the one that a worker finds. Lives as long as the context. Takes the lock. The
-// errors of jc_context_toolchain.
+// are the same, else the one that a worker finds. Lives as long as the context. Takes the lock
+// until there is one. The errors of jc_context_toolchain.
 enum jc_result jc_context_need_toolchain(struct jc_context *context,
                                          const struct jc_toolchain **toolchain,
                                          struct jc_error *error);
 
-// A compiler that compiles with that very toolchain; lives as long as the context. Takes the lock.
-// JC_ERROR_TOOLCHAIN, and `*outdated`: NVRTC is another than the cache remembered, and the next
-// jc_context_need_toolchain gives the right one. JC_ERROR_WORKER: there is no worker, or it is of
-// another version.
+// A compiler that compiles with that very toolchain; lives as long as the context. Takes the lock
+// until there is one. JC_ERROR_TOOLCHAIN, and `*outdated`: NVRTC is another than the cache
+// remembered, and the next jc_context_need_toolchain gives the right one. JC_ERROR_WORKER: there is
+// no worker, or it is of another version.
 enum jc_result jc_context_need_compiler(struct jc_context *context,
                                         const struct jc_toolchain *toolchain,
                                         struct jc_compiler **compiler, bool *outdated,
                                         struct jc_error *error);
 
 // The architectures of a capability, as jc_context_arch chooses them: without a template, and for
-// one that says `arch: portable`. Takes the lock.
+// one that says `arch: portable`.
 enum jc_result jc_context_archs(struct jc_context *context, const char *capability,
                                 char arch[JC_ARCH_SIZE], char portable_arch[JC_ARCH_SIZE],
                                 struct jc_error *error);

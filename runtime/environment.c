@@ -75,9 +75,10 @@ static enum jc_result read_jobs(struct jc_environment *environment, struct jc_er
     if (!value)
         return JC_OK;
     uint64_t number;
-    if (!read_digits(&at, &number) || *at || number == 0 || number > UINT_MAX)
+    if (!read_digits(&at, &number) || *at || number > UINT_MAX)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_JOBS is '%s'; it takes how many"
-                       " compile workers there may be, 1 or more", value);
+                       " compile workers there may be, or 0 for as many as the machine has room"
+                       " for", value);
     environment->jobs = (unsigned) number;
     return JC_OK;
 }

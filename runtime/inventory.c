@@ -180,10 +180,8 @@ static enum jc_result follow(struct inventory *inventory, const struct jc_record
                              struct holding *holding, struct jc_error *error)
 {
     struct jc_context *context = inventory->context;
-    pthread_mutex_lock(&context->lock);
     enum jc_result result = jc_includes_follow(context->includes, holding->stored.tmpl,
                                                inventory->toolchain, &holding->closure, error);
-    pthread_mutex_unlock(&context->lock);
     if (result != JC_OK)
         return result;
     return jc_stored_identity(record, holding->closure.digest, &holding->identity, error);

@@ -33,9 +33,7 @@ enum jc_result jc_source_init(struct jc_source *source, struct jc_context *conte
     enum jc_result result = jc_context_need_toolchain(context, &toolchain, error);
     if (result != JC_OK)
         return result;
-    pthread_mutex_lock(&context->lock);
     result = jc_includes_follow(context->includes, tmpl, toolchain, &closure, error);
-    pthread_mutex_unlock(&context->lock);
     if (result == JC_OK)
         jc_source_adopt(source, context, tmpl, toolchain, &closure);
     return result;

@@ -29,7 +29,7 @@ struct jc_source {
 
 // Reads the headers. The errors of jc_context_toolchain, JC_ERROR_TEMPLATE (an include that cannot
 // be followed), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. On failure the source is
-// empty. The context's lock is taken.
+// empty.
 enum jc_result jc_source_init(struct jc_source *source, struct jc_context *context,
                               const struct jc_template *tmpl, struct jc_error *error);
 
@@ -44,7 +44,7 @@ void jc_source_finish(struct jc_source *source);
 
 // Whether the context forms new keys with another toolchain by now. What is in the cache can still
 // be found, but nothing compiled: jc_source_obtain and jc_prewarm_run answer JC_ERROR_TOOLCHAIN.
-// Whoever can reads the source again then, once. The context's lock is taken.
+// Whoever can reads the source again then, once.
 bool jc_source_is_outdated(const struct jc_source *source);
 
 // A variant's machine code, from wherever it came.

@@ -884,11 +884,10 @@ static void wrong_settings_are_named(void **state)
         {"JITCACHE_MAX_BYTES", "99999999999T", "4G"},
         {"JITCACHE_MAX_BYTES", "18446744073709551616", "4G"},
         {"JITCACHE_LOG", "loud", "warning"},
-        {"JITCACHE_JOBS", "0", "1 or more"},
-        {"JITCACHE_JOBS", "-2", "1 or more"},
-        {"JITCACHE_JOBS", "two", "1 or more"},
-        {"JITCACHE_JOBS", "2.5", "1 or more"},
-        {"JITCACHE_JOBS", "4294967296", "1 or more"},
+        {"JITCACHE_JOBS", "-2", "or 0 for"},
+        {"JITCACHE_JOBS", "two", "or 0 for"},
+        {"JITCACHE_JOBS", "2.5", "or 0 for"},
+        {"JITCACHE_JOBS", "4294967296", "or 0 for"},
         {"JITCACHE_COMPILE_BYTES", "much", "4G"},
         {"JITCACHE_COMPILE_TIMEOUT", "0", "300 or 0.5"},
         {"JITCACHE_COMPILE_TIMEOUT", "0.0000000001", "300 or 0.5"},
@@ -958,6 +957,10 @@ static void settings_of_the_workers_are_taken_and_yield_to_fields(void **state)
     assert_int_equal(f.context->max_workers, 0);
     assert_true(f.context->compile_max_bytes == UINT64_C(8) << 30);
     assert_true(f.context->compile_timeout_ns == UINT64_C(300000000000));
+    jc_context_destroy(&f.context);
+    setenv("JITCACHE_JOBS", "0", 1);
+    open_context(&f, jc_context_params());
+    assert_int_equal(f.context->max_workers, 0);
     jc_context_destroy(&f.context);
     setenv("JITCACHE_JOBS", "3", 1);
     setenv("JITCACHE_COMPILE_BYTES", "512M", 1);

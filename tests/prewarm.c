@@ -406,7 +406,7 @@ static void a_toolchain_that_turns_out_to_be_another_begins_it_again(void **stat
 
     open_context(&told, NULL);
     assert_int_equal(jc_context_toolchain(told.context, &info, &told.error), JC_OK);
-    assert_null(told.context->compiler);
+    assert_null(atomic_load(&told.context->compiler));
     setenv("NVRTC_APPEND_FLAGS", "-lineinfo", 1); // for the worker that is to come
     compiles();
     prewarm(&told, two.plan, (struct jc_prewarm_params){0});

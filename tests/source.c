@@ -527,7 +527,8 @@ static void another_compiler_than_the_headers_were_read_for_compiles_nothing(voi
     open_source(&f, "t/k.cu", jc_plan_params());
     obtain(&f);
     jc_obtained_finish(&f.obtained);
-    jc_compiler_destroy(&f.context->compiler);
+    struct jc_compiler *compiler = atomic_exchange(&f.context->compiler, NULL);
+    jc_compiler_destroy(&compiler);
     setenv("NVRTC_APPEND_FLAGS", "-lineinfo", 1);
     obtain(&f); // what is there needs no compiler
     assert_false(f.obtained.compiled);
@@ -544,6 +545,28 @@ static void another_compiler_than_the_headers_were_read_for_compiles_nothing(voi
     obtain(&f);
     assert_true(f.obtained.compiled);
     jc_obtained_finish(&f.obtained);
+    close_all(&f);
+}
+
+static void once_there_is_a_compiler_nobody_waits_for_the_contexts_lock(void **state)
+{
+    (void) state;
+    struct fixture f = {0}, other = {0};
+    put_template("t", 7);
+    put_template("u", 8);
+    open_context(&f, jc_context_params());
+    open_source(&f, "t/k.cu", jc_plan_params());
+    obtain(&f);
+    // As a thread has it that looks for NVRTC. This ends, or the test does not.
+    pthread_mutex_lock(&f.context->lock);
+    other.context = f.context;
+    open_source(&other, "u/k.cu", jc_plan_params());
+    obtain(&other);
+    pthread_mutex_unlock(&f.context->lock);
+    assert_true(other.obtained.compiled);
+    jc_obtained_finish(&other.obtained);
+    jc_obtained_finish(&f.obtained);
+    close_source(&other);
     close_all(&f);
 }
 
@@ -634,6 +657,7 @@ int main(void)
         IN_A_FOLDER(a_failure_without_a_cache_is_found_out_again),
         IN_A_FOLDER(an_include_that_cannot_be_followed_fails_the_source),
         IN_A_FOLDER(another_compiler_than_the_headers_were_read_for_compiles_nothing),
+        IN_A_FOLDER(once_there_is_a_compiler_nobody_waits_for_the_contexts_lock),
         IN_A_FOLDER(a_forked_child_goes_on_with_a_source_and_a_worker_of_its_own),
         IN_A_FOLDER(threads_with_sources_of_their_own_compile_a_variant_once),
     };

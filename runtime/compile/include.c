@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,7 @@ struct scan {
 };
 
 struct jc_includes {
+    pthread_mutex_t lock; // guards all of it; held while the includes of one template are followed
     struct jc_arena arena;
     void *toolkit; // tree of struct toolkit_file by path
     unsigned long walk;
@@ -159,7 +161,10 @@ static int by_path(const void *a, const void *b)
 enum jc_result jc_includes_create(struct jc_includes **includes, struct jc_error *error)
 {
     *includes = calloc(1, sizeof(**includes));
-    return *includes ? JC_OK : jc_fail_memory(error);
+    if (!*includes)
+        return jc_fail_memory(error);
+    pthread_mutex_init(&(*includes)->lock, NULL);
+    return JC_OK;
 }
 
 static void scan_finish(struct scan *scan)
@@ -182,6 +187,7 @@ void jc_includes_destroy(struct jc_includes **includes)
         scan_finish(&(*includes)->scans[i]);
     tdestroy((*includes)->toolkit, keep);
     jc_arena_finish(&(*includes)->arena);
+    pthread_mutex_destroy(&(*includes)->lock);
     free(*includes);
     *includes = NULL;
 }
@@ -865,6 +871,7 @@ enum jc_result jc_includes_follow(struct jc_includes *includes, const struct jc_
 {
     *closure = (struct jc_closure){0};
     struct walk walk = {.includes = includes, .tmpl = tmpl, .toolchain = toolchain, .error = error};
+    pthread_mutex_lock(&includes->lock);
     enum jc_result result = tmpl->files ? add_given(&walk) : add_source(&walk);
     for (size_t i = 0; i < walk.own.count && result == JC_OK; i++)
         result = follow_own(&walk, walk.own.items[i]);
@@ -874,6 +881,7 @@ enum jc_result jc_includes_follow(struct jc_includes *includes, const struct jc_
         result = follow_toolkit(&walk);
     if (result == JC_OK)
         result = make_closure(&walk, closure);
+    pthread_mutex_unlock(&includes->lock);
     if (result != JC_OK)
         jc_closure_finish(closure);
 

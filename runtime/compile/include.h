@@ -26,7 +26,8 @@
 #include "runtime/template/template.h"
 #include "toolchain.h"
 
-// Remembers the toolkit's files for as long as they do not change. Threads: one at a time.
+// Remembers the toolkit's files for as long as they do not change. Threads: safe, but for making
+// and destroying it; of several that follow includes the others wait.
 struct jc_includes;
 
 enum jc_result jc_includes_create(struct jc_includes **includes, struct jc_error *error);
