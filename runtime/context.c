@@ -334,6 +334,11 @@ enum jc_result jc_context_need_compiler(struct jc_context *context,
     return JC_OK;
 }
 
+bool jc_context_has_compiler(struct jc_context *context)
+{
+    return own_compiler(context);
+}
+
 enum jc_result jc_context_toolchain(struct jc_context *context, struct jc_toolchain_info *info,
                                     struct jc_error *error)
 {

@@ -72,6 +72,9 @@ enum jc_result jc_context_need_compiler(struct jc_context *context,
                                         struct jc_compiler **compiler, bool *outdated,
                                         struct jc_error *error);
 
+// Whether jc_context_need_compiler has one at hand.
+bool jc_context_has_compiler(struct jc_context *context);
+
 // The architectures of a capability, as jc_context_arch chooses them: without a template, and for
 // one that says `arch: portable`.
 enum jc_result jc_context_archs(struct jc_context *context, const char *capability,

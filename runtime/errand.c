@@ -14,31 +14,28 @@
 #define PAUSE_LEAST_NS UINT64_C(5000000)
 #define PAUSE_SPREAD_NS UINT64_C(15000000)
 
-// And the cache, even where the lead is still taken: somebody who waited long enough for a leader
-// that was stopped may have compiled without.
-#define LOOK_NS UINT64_C(100000000)
-
 // A key that is being compiled for a thread of this process. Whoever leads made it; it goes with
-// the last of those who follow.
+// the last who has to do with it.
 struct jc_lead {
     struct jc_lead *next;
     const struct jc_unit *unit; // the leader's; NULL once it is done
     bool background;            // the leader is
     int flight;                 // -1: this cache has none
-    unsigned followers;         // that wait for it, or are about to read the answer
+    unsigned holders;           // the leader until it is done, and those who follow
     // Its job at the compiler, and how urgent it is or, before there is one, has to be.
     struct jc_compiler *compiler; // NULL: none yet
     const struct jc_mailbox *mailbox;
     const void *user;
     enum jc_priority urgency;
-    bool answered; // what follows is for them
+    // The leader's until it is done, after which nothing changes: what those who follow get.
+    bool answered;
     struct jc_compiler_answer answer;
 };
 
 struct jc_leads {
-    pthread_mutex_t lock; // guards all of it; held for no longer than copying an answer takes
+    pthread_mutex_t lock; // guards all but the answers; held for moments
     pthread_cond_t done;  // some lead is; on the monotonic clock
-    struct jc_lead *first; // those that are not done
+    struct jc_lead *first; // those that can still be followed
     unsigned waiting;      // followers of all of them
 };
 
@@ -126,12 +123,6 @@ bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key,
     return led || jc_flight_is_on(context->cache, key, is_background(priority));
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t) (ns / UINT64_C(1000000000)),
-                             .tv_nsec = (long) (ns % UINT64_C(1000000000))};
-}
-
 static char *copy_text(const char *text)
 {
     return strdup(text ? text : "");
@@ -184,30 +175,19 @@ static struct jc_lead *join(struct jc_leads *leads, const struct jc_errand *erra
     struct jc_lead *lead = find_lead(leads, &errand->unit.key, errand->priority);
     if (!lead || !has_text(lead, &errand->unit))
         return NULL;
-    lead->followers++;
+    lead->holders++;
     leads->waiting++;
     hurry(leads, lead, errand->priority);
     return lead;
 }
 
 // The lock is held.
-static void leave(struct jc_leads *leads, struct jc_lead *lead)
+static void let_go(struct jc_lead *lead)
 {
-    leads->waiting--;
-    lead->followers--;
-    if (!lead->unit && lead->followers == 0) {
-        jc_job_answer_finish(&lead->answer.job);
-        free(lead);
-    }
-}
-
-// Takes what there is, and leaves. The lock is held.
-static enum jc_result take(struct jc_leads *leads, struct jc_lead *lead,
-                           struct jc_compiler_answer *answer)
-{
-    bool got = lead->answered && copy_answer(&lead->answer, answer);
-    leave(leads, lead);
-    return got ? JC_OK : JC_ERROR_NOT_FOUND;
+    if (--lead->holders > 0)
+        return;
+    jc_job_answer_finish(&lead->answer.job);
+    free(lead);
 }
 
 struct jc_lead *jc_errand_follow(struct jc_errand *errand)
@@ -223,59 +203,31 @@ enum jc_result jc_lead_ask(struct jc_leads *leads, struct jc_lead *lead,
                            struct jc_compiler_answer *answer)
 {
     pthread_mutex_lock(&leads->lock);
-    enum jc_result result = lead->unit ? JC_ERROR_TIMEOUT : take(leads, lead, answer);
+    bool done = !lead->unit;
     pthread_mutex_unlock(&leads->lock);
-    return result;
+    if (!done)
+        return JC_ERROR_TIMEOUT;
+    bool got = lead->answered && copy_answer(&lead->answer, answer);
+    jc_lead_leave(leads, lead);
+    return got ? JC_OK : JC_ERROR_NOT_FOUND;
 }
 
 void jc_lead_leave(struct jc_leads *leads, struct jc_lead *lead)
 {
     pthread_mutex_lock(&leads->lock);
-    leave(leads, lead);
+    leads->waiting--;
+    let_go(lead);
     pthread_mutex_unlock(&leads->lock);
 }
 
-// The lock is held.
-static enum jc_result wait_for(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns,
-                               struct jc_compiler_answer *answer)
+void jc_lead_wait(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns)
 {
-    const struct timespec until = timespec_of(until_ns);
+    const struct timespec until = {.tv_sec = (time_t) (until_ns / UINT64_C(1000000000)),
+                                   .tv_nsec = (long) (until_ns % UINT64_C(1000000000))};
+    pthread_mutex_lock(&leads->lock);
     for (int status = 0; lead->unit && status == 0;)
         status = pthread_cond_timedwait(&leads->done, &leads->lock, &until);
-    return take(leads, lead, answer);
-}
-
-// Waits for another process.
-static void wait_elsewhere(const struct jc_errand *errand, uint64_t until)
-{
-    struct jc_context *context = errand->source->context;
-    bool background = is_background(errand->priority);
-    do {
-        const struct timespec pause = timespec_of(jc_errand_pause_ns());
-        nanosleep(&pause, NULL);
-    } while (jc_now_ns() < until
-             && jc_flight_is_on(context->cache, &errand->unit.key, background));
-}
-
-enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer)
-{
-    struct jc_context *context = errand->source->context;
-    struct jc_leads *leads = context->leads;
-    if (errand->deadline_ns == 0)
-        errand->deadline_ns = jc_errand_deadline_ns(context);
-    uint64_t now = jc_now_ns();
-    if (now >= errand->deadline_ns)
-        return JC_ERROR_TIMEOUT;
-    enum jc_result result = JC_ERROR_NOT_FOUND;
-    pthread_mutex_lock(&leads->lock);
-    struct jc_lead *lead = join(leads, errand);
-    if (lead)
-        result = wait_for(leads, lead, errand->deadline_ns, answer);
     pthread_mutex_unlock(&leads->lock);
-    if (!lead)
-        wait_elsewhere(errand, errand->deadline_ns - now > LOOK_NS ? now + LOOK_NS
-                                                                  : errand->deadline_ns);
-    return result;
 }
 
 // --- leading -------------------------------------------------------------------------------------
@@ -289,7 +241,7 @@ enum jc_result jc_errand_take_lead(struct jc_errand *errand)
         return JC_OK;
     bool background = is_background(errand->priority);
     *lead = (struct jc_lead){.unit = &errand->unit, .background = background, .flight = -1,
-                             .urgency = errand->priority};
+                             .holders = 1, .urgency = errand->priority};
     pthread_mutex_lock(&leads->lock);
     struct jc_lead *other = find_lead(leads, &errand->unit.key, errand->priority);
     bool same = other && has_text(other, &errand->unit);
@@ -311,6 +263,19 @@ enum jc_result jc_errand_take_lead(struct jc_errand *errand)
     return result == JC_ERROR_TIMEOUT ? result : JC_ERROR_IO;
 }
 
+// Nobody follows it from here on. Whether somebody does.
+static bool unlist(struct jc_leads *leads, struct jc_lead *lead)
+{
+    pthread_mutex_lock(&leads->lock);
+    struct jc_lead **link = &leads->first;
+    while (*link != lead)
+        link = &(*link)->next;
+    *link = lead->next;
+    bool followed = lead->holders > 1;
+    pthread_mutex_unlock(&leads->lock);
+    return followed;
+}
+
 void jc_errand_end(struct jc_errand *errand, const struct jc_compiler_answer *answer)
 {
     struct jc_lead *lead = errand->lead;
@@ -320,20 +285,13 @@ void jc_errand_end(struct jc_errand *errand, const struct jc_compiler_answer *an
     struct jc_leads *leads = context->leads;
     int flight = lead->flight;
     errand->lead = NULL;
-    pthread_mutex_lock(&leads->lock);
-    struct jc_lead **link = &leads->first;
-    while (*link != lead)
-        link = &(*link)->next;
-    *link = lead->next;
-    lead->unit = NULL;
-    lead->compiler = NULL;
-    bool followed = lead->followers > 0;
-    if (followed && answer)
+    if (unlist(leads, lead) && answer)
         lead->answered = copy_answer(answer, &lead->answer);
+    pthread_mutex_lock(&leads->lock);
+    lead->unit = NULL;
     pthread_cond_broadcast(&leads->done);
+    let_go(lead);
     pthread_mutex_unlock(&leads->lock);
-    if (!followed)
-        free(lead);
     jc_flight_end(context->cache, flight);
 }
 

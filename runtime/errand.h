@@ -24,7 +24,8 @@ struct jc_leads;
 enum jc_result jc_leads_create(struct jc_leads **leads, struct jc_error *error);
 void jc_leads_destroy(struct jc_leads **leads);
 
-// How many follow what another thread of this process compiles, for one that looks from outside.
+// How many follow what another thread of this process compiles. For tests, which cannot know
+// otherwise that a thread has come to that.
 unsigned jc_leads_waiting(struct jc_leads *leads);
 
 // How long one waits for others before looking around: at random, so that not all do it at once.
@@ -44,7 +45,6 @@ struct jc_errand {
     enum jc_priority priority;
     struct jc_unit unit;
     struct jc_lead *lead; // NULL: not had, or gone without
-    uint64_t deadline_ns; // of awaiting others; 0: nobody was awaited yet
 };
 
 // Forms the key. The errors of jc_unit_init; on failure the errand is empty.
@@ -68,24 +68,21 @@ enum jc_result jc_errand_look(struct jc_errand *errand, bool retry, const char *
 // compile. JC_ERROR_TIMEOUT: another has it. JC_ERROR_IO: no descriptor is left for it now.
 enum jc_result jc_errand_take_lead(struct jc_errand *errand);
 
-// Waits a little for whoever has the lead. If that is a thread of this process, its compile becomes
-// as urgent as this errand, unless a worker is at it already; of another process it stays what it
-// is. JC_OK: a thread of this process, and here is a copy of what it got, to be released with
-// jc_job_answer_finish. JC_ERROR_NOT_FOUND: look again, then try to take the lead.
-// JC_ERROR_TIMEOUT: that is enough; compile without.
-enum jc_result jc_errand_await(struct jc_errand *errand, struct jc_compiler_answer *answer);
-
-// The same for one that does not wait: follows the lead of a thread of this process, until
-// jc_lead_ask has an answer or jc_lead_leave is called. NULL: no thread has it, and somebody else
+// Begins to follow the thread of this process that has the lead, until jc_lead_ask has an answer or
+// jc_lead_leave is called. Its compile becomes as urgent as this errand, unless a worker is at it
+// already; of another process it stays what it is. NULL: no thread has the lead, and somebody else
 // may.
 struct jc_lead *jc_errand_follow(struct jc_errand *errand);
 
 // What one that is followed came to. JC_ERROR_TIMEOUT: nothing yet. Otherwise it is not followed
-// any more: JC_OK, with a copy of what it got; JC_ERROR_NOT_FOUND, look again, then try to take the
-// lead.
+// any more: JC_OK, with a copy of what it got, to be released with jc_job_answer_finish;
+// JC_ERROR_NOT_FOUND, look again, then try to take the lead.
 enum jc_result jc_lead_ask(struct jc_leads *leads, struct jc_lead *lead,
                            struct jc_compiler_answer *answer);
 void jc_lead_leave(struct jc_leads *leads, struct jc_lead *lead);
+
+// Waits for one that is followed to be done, no longer than until then.
+void jc_lead_wait(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns);
 
 // Writes the unit and gives it to the compiler; see jc_compiler_submit.
 enum jc_result jc_errand_submit(struct jc_errand *errand, struct jc_compiler *compiler,

@@ -14,11 +14,16 @@
 // Whoever shows or stops it is called a little more often than ten times a second.
 #define TICK_NS UINT64_C(80000000)
 
+// How often to look in the cache for what others still compile: somebody who waited long enough for
+// a leader that was stopped may have compiled without.
+#define LOOK_NS UINT64_C(100000000)
+
 // A variant that another process or thread is compiling, or that there was no room for. It is begun
 // anew when its time comes: the text of a key can have 100 kB.
 struct jc_aside {
     struct jc_task task;
     struct jc_key key;
+    uint64_t look_ns;     // when to look in the cache, whoever compiles it
     uint64_t deadline_ns; // then it is compiled in any case
     struct jc_lead *followed; // a thread's of this process; NULL: none
     bool orphan; // nobody compiles it, and there was no room for it here
@@ -41,6 +46,14 @@ void jc_fleet_state(const struct jc_fleet *fleet, struct jc_fleet_state *state)
     if (fleet->compiler)
         jc_compiler_state(fleet->compiler, &compiler);
     *state = (struct jc_fleet_state){compiler.at_work, fleet->num_asides};
+}
+
+enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error *error)
+{
+    size_t size = strlen(arrival->text);
+    while (size > 0 && arrival->text[size - 1] == '\n')
+        size--;
+    return jc_fail(error, arrival->result, "%.*s", (int) size, arrival->text);
 }
 
 static void tell(struct jc_fleet *fleet, const struct jc_ship *ship, struct jc_arrival arrival)
@@ -98,11 +111,15 @@ static void put_aside(struct jc_fleet *fleet, const struct jc_ship *ship, bool o
         fleet->asides = grown;
         fleet->max_asides = max;
     }
+    uint64_t now = jc_now_ns();
+    if (fleet->num_asides == 0)
+        fleet->look_ns = now + jc_errand_pause_ns();
     fleet->asides[fleet->num_asides++] = (struct jc_aside){
         .task = ship->task,
         .key = ship->errand.unit.key,
+        .look_ns = now + LOOK_NS,
         .deadline_ns = ship->deadline_ns ? ship->deadline_ns
-                                           : jc_errand_deadline_ns(fleet->params->context),
+                                         : jc_errand_deadline_ns(fleet->params->context),
         .followed = followed,
         .orphan = orphan,
     };
@@ -110,7 +127,7 @@ static void put_aside(struct jc_fleet *fleet, const struct jc_ship *ship, bool o
 
 // It does not compile, for this fleet or for the thread that it followed.
 static void arrive_failed(struct jc_fleet *fleet, struct jc_ship *ship,
-                        const struct jc_compiler_answer *answer)
+                          const struct jc_compiler_answer *answer)
 {
     struct jc_errand *errand = &ship->errand;
     struct jc_buffer text = {0};
@@ -122,7 +139,7 @@ static void arrive_failed(struct jc_fleet *fleet, struct jc_ship *ship,
 }
 
 static void arrive_well(struct jc_fleet *fleet, struct jc_ship *ship,
-                      struct jc_compiler_answer *answer, bool own)
+                        struct jc_compiler_answer *answer, bool own)
 {
     struct jc_errand *errand = &ship->errand;
     struct jc_obtained obtained;
@@ -165,7 +182,7 @@ static bool keep(struct jc_fleet *fleet, struct jc_ship *ship,
 
 // One variant has come back, or, unless it is our own, the thread that it followed is done.
 static void arrive(struct jc_fleet *fleet, struct jc_ship *ship,
-                 struct jc_compiler_answer *answer, bool own)
+                   struct jc_compiler_answer *answer, bool own)
 {
     enum jc_result result = answer->job.result;
     if (result == JC_ERROR_IO && !ship->alone) {
@@ -316,9 +333,10 @@ static void begin(struct jc_fleet *fleet, const struct jc_task *task, uint64_t d
 static bool is_due(struct jc_fleet *fleet, size_t index)
 {
     const struct jc_aside *aside = &fleet->asides[index];
+    uint64_t now = jc_now_ns();
     if (aside->orphan)
         return has_room(fleet);
-    return index == fleet->turn || jc_now_ns() >= aside->deadline_ns
+    return (index == fleet->turn && now >= aside->look_ns) || now >= aside->deadline_ns
            || !jc_errand_is_led(fleet->params->context, &aside->key, fleet->params->priority);
 }
 
@@ -367,6 +385,18 @@ static void rest(uint64_t ns)
 {
     const struct timespec pause = {.tv_nsec = (long) (ns % UINT64_C(1000000000))};
     nanosleep(&pause, NULL);
+}
+
+// Waits with nothing under way. A thread of this process that is all there is to wait for is heard
+// at once.
+static void wait_for_others(struct jc_fleet *fleet, uint64_t wait_ns)
+{
+    if (fleet->num_asides == 1 && fleet->asides[0].followed) {
+        jc_lead_wait(leads_of(fleet), fleet->asides[0].followed, jc_now_ns() + wait_ns);
+        fleet->look_ns = 0;
+    } else {
+        rest(wait_ns);
+    }
 }
 
 // Waits until one of those under way has come back, or time is up.
@@ -418,7 +448,7 @@ static void wait(struct jc_fleet *fleet)
         until = fleet->look_ns;
     uint64_t wait_ns = until > now ? until - now : 0;
     if (fleet->under_way == 0)
-        rest(wait_ns);
+        wait_for_others(fleet, wait_ns);
     else if (fleet->compiler)
         wait_for_one(fleet, wait_ns);
     else

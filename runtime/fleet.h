@@ -1,9 +1,10 @@
 // A fleet: many errands under way together, as many as the compiler has a use for.
 //
-// Whoever has many variants to bring (a prewarm, a kernel's warm-up) hands them out one by one, and
-// is told what became of each, in the order in which they come back. What others compile is put
-// aside and asked for every few milliseconds; where no descriptor is left for one more, fewer are
-// under way; and while NVRTC is being found the caller is called.
+// Whoever has variants to bring (a prewarm, a kernel's warm-up) hands them out one by one, and is
+// told what became of each, in the order in which they come back. What others compile is put aside
+// and asked for every few milliseconds; where no descriptor is left for one more, fewer are under
+// way; and while NVRTC is being found the caller is called. One variant is a fleet of one, see
+// jc_source_obtain.
 
 #ifndef JC_FLEET_H
 #define JC_FLEET_H
@@ -35,10 +36,14 @@ struct jc_arrival {
     bool awaited; // others were compiling it meanwhile
     struct jc_key key;   // zero where none could be formed
     uint64_t elapsed_ns; // of the compile
-    const struct jc_obtained *obtained; // where it was found or compiled; gone after the call
+    // Where it was found or compiled; gone after the call, unless it is taken and zeroed.
+    struct jc_obtained *obtained;
     enum jc_result result; // where it failed, and why, in lines; "" otherwise
     const char *text;
 };
+
+// Fails as it did. An error text has no last newline.
+enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error *error);
 
 struct jc_fleet_params {
     struct jc_context *context;

@@ -91,7 +91,7 @@ static bool tell(void *user, const struct jc_arrival *arrival)
     struct sweep *sweep = arrival->task->owner;
     struct jc_batch *batch = sweep->batch;
     if (arrival->fate == JC_FATE_BROKEN) {
-        prewarm->result = jc_fail(prewarm->error, arrival->result, "%s", arrival->text);
+        prewarm->result = jc_arrival_fail(arrival, prewarm->error);
         return false;
     }
     enum jc_prewarm_outcome outcome = outcomes[arrival->fate];

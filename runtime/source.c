@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cache/report.h"
-#include "errand.h"
+#include "fleet.h"
 #include "outcome.h"
 #include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
@@ -285,18 +285,7 @@ void jc_source_find_several(struct jc_source *source, const struct jc_specializa
     }
 }
 
-// --- one variant ---------------------------------------------------------------------------------
-
-// Fails with lines, of which an error text has no last newline.
-static enum jc_result fail_with(struct jc_error *error, enum jc_result result,
-                                struct jc_buffer *text)
-{
-    while (text->size > 0 && text->data[text->size - 1] == '\n')
-        text->data[--text->size] = '\0';
-    result = text->failed ? jc_fail_memory(error) : jc_fail(error, result, "%s", text->data);
-    jc_buffer_finish(text);
-    return result;
-}
+// --- keeping -------------------------------------------------------------------------------------
 
 // Whoever cannot keep what is compiled goes on, and says so once. That there is no cache at all is
 // somebody's wish, or was a warning when it was opened.
@@ -324,88 +313,35 @@ void jc_source_keep_variant(struct jc_source *source, const struct jc_unit *unit
         log_refusal(source, &error);
 }
 
-// What a compiler answered, to this call or to one that it followed.
-static enum jc_result take_answer(struct jc_errand *errand, struct jc_compiler_answer *answer,
-                                  struct jc_obtained *obtained, struct jc_error *error)
+// --- one variant ---------------------------------------------------------------------------------
+
+struct order {
+    struct jc_task task;
+    bool given;
+    struct jc_obtained *obtained;
+    enum jc_result result;
+    struct jc_error *error;
+};
+
+static bool hand_out(void *user, struct jc_task *task)
 {
-    if (answer->job.result != JC_OK) {
-        struct jc_buffer text = {0};
-        enum jc_result result = answer->job.result;
-        // Without the template's record the failure is not kept either, which matters little.
-        jc_source_keep_template(errand->source, NULL);
-        jc_outcome_fail(errand->source, &errand->unit, answer, &text);
-        jc_errand_end(errand, answer);
-        jc_job_answer_finish(&answer->job);
-        return fail_with(error, result, &text);
-    }
-    jc_obtained_take(obtained, &errand->unit, &answer->job);
-    return JC_OK;
+    struct order *order = user;
+    *task = order->task;
+    bool given = order->given;
+    order->given = true;
+    return !given;
 }
 
-static enum jc_result compile(struct jc_errand *errand, struct jc_obtained *obtained,
-                              struct jc_error *error)
+static bool receive(void *user, const struct jc_arrival *arrival)
 {
-    struct jc_source *source = errand->source;
-    struct jc_compiler *compiler;
-    struct jc_compiler_answer answer = {0};
-    bool outdated = false;
-    enum jc_result result = jc_context_need_compiler(source->context, source->toolchain, &compiler,
-                                                     &outdated, error);
-    if (outdated)
-        return jc_source_refuse_outdated(source, error);
-    if (result != JC_OK)
-        return result;
-    struct jc_mailbox mailbox;
-    jc_mailbox_init(&mailbox, compiler);
-    result = jc_errand_submit(errand, compiler, &mailbox, NULL, error);
-    if (result == JC_OK)
-        result = jc_mailbox_take(&mailbox, UINT64_MAX, &answer);
-    jc_mailbox_finish(&mailbox);
-    if (result != JC_OK)
-        return result;
-    if (answer.job.result == JC_OK) {
-        jc_source_warn(source, &answer.job);
-        jc_source_keep_variant(source, &errand->unit, &answer.job);
-        jc_errand_end(errand, &answer);
+    struct order *order = user;
+    if (arrival->obtained) {
+        *order->obtained = *arrival->obtained;
+        *arrival->obtained = (struct jc_obtained){0};
+    } else {
+        order->result = jc_arrival_fail(arrival, order->error);
     }
-    result = take_answer(errand, &answer, obtained, error);
-    obtained->compiled = result == JC_OK;
-    return result;
-}
-
-// JC_ERROR_NOT_FOUND: there is nothing but to compile.
-static enum jc_result look(struct jc_errand *errand, struct jc_obtained *obtained,
-                           struct jc_error *error)
-{
-    struct jc_buffer text = {0};
-    enum jc_result result =
-        jc_errand_look(errand, false, "`jitcache prewarm --retry`", obtained, &text);
-    if (result == JC_ERROR_COMPILE || result == JC_ERROR_WORKER)
-        return fail_with(error, result, &text);
-    return result == JC_ERROR_OUT_OF_MEMORY ? jc_fail_memory(error) : result;
-}
-
-// Gets what others find or compile. JC_ERROR_NOT_FOUND: there is nothing but to compile, with the
-// lead if it can be had.
-static enum jc_result get(struct jc_errand *errand, struct jc_obtained *obtained,
-                          struct jc_error *error)
-{
-    for (;;) {
-        struct jc_compiler_answer answer;
-        enum jc_result result = look(errand, obtained, error);
-        if (result != JC_ERROR_NOT_FOUND)
-            return result;
-        result = jc_errand_take_lead(errand);
-        if (result == JC_OK)
-            return look(errand, obtained, error);
-        if (result != JC_ERROR_TIMEOUT)
-            return JC_ERROR_NOT_FOUND;
-        result = jc_errand_await(errand, &answer);
-        if (result == JC_OK)
-            return take_answer(errand, &answer, obtained, error);
-        if (result != JC_ERROR_NOT_FOUND)
-            return JC_ERROR_NOT_FOUND;
-    }
+    return true;
 }
 
 enum jc_result jc_source_obtain(struct jc_source *source,
@@ -413,16 +349,21 @@ enum jc_result jc_source_obtain(struct jc_source *source,
                                 enum jc_priority priority, struct jc_obtained *obtained,
                                 struct jc_error *error)
 {
-    struct jc_errand errand;
+    struct order order = {
+        .task = {.source = source, .specialization = specialization, .arch = arch},
+        .obtained = obtained,
+        .error = error,
+    };
+    const struct jc_fleet_params params = {
+        .context = source->context,
+        .priority = priority,
+        .remedy = "`jitcache prewarm --retry`",
+        .next = hand_out,
+        .tell = receive,
+        .user = &order,
+    };
+    struct jc_fleet fleet;
     *obtained = (struct jc_obtained){0};
-    enum jc_result result =
-        jc_errand_init(&errand, source, specialization, arch, priority, error);
-    if (result == JC_OK)
-        result = get(&errand, obtained, error);
-    if (result == JC_ERROR_NOT_FOUND)
-        result = compile(&errand, obtained, error);
-    jc_errand_finish(&errand);
-    if (result != JC_OK)
-        jc_obtained_finish(obtained);
-    return result;
+    jc_fleet_run(&fleet, &params);
+    return order.result;
 }

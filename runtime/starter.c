@@ -18,6 +18,10 @@ void jc_starter_begin(struct jc_starter *starter, struct jc_context *context,
                       const struct jc_toolchain *toolchain)
 {
     *starter = (struct jc_starter){.context = context, .toolchain = toolchain};
+    if (jc_context_has_compiler(context)) {
+        start(starter);
+        return;
+    }
     // It takes no signal that is meant for the program.
     sigset_t all, before;
     sigfillset(&all);

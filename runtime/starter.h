@@ -22,7 +22,8 @@ struct jc_starter {
     struct jc_error error;
 };
 
-// Begins. Where no thread is to be had it does all of it at once.
+// Begins. Where the compiler is there already, or no thread is to be had, it does all of it at
+// once.
 void jc_starter_begin(struct jc_starter *starter, struct jc_context *context,
                       const struct jc_toolchain *toolchain);
 

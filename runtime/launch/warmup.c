@@ -188,16 +188,6 @@ static bool hand_out(void *user, struct jc_task *task)
     return true;
 }
 
-// An error text has no last newline.
-static enum jc_result fail_with_lines(enum jc_result result, const char *text,
-                                      struct jc_error *error)
-{
-    size_t size = strlen(text);
-    while (size > 0 && text[size - 1] == '\n')
-        size--;
-    return jc_fail(error, result, "%.*s", (int) size, text);
-}
-
 static bool tell(void *user, const struct jc_arrival *arrival)
 {
     struct warmup *warmup = user;
@@ -207,8 +197,7 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         warmup->report->compiled += arrival->obtained->compiled;
         settle(warmup, lack, arrival->obtained);
     } else {
-        fail_with_lines(arrival->result, arrival->text, &error);
-        give_up(warmup, lack, arrival->result, &error);
+        give_up(warmup, lack, jc_arrival_fail(arrival, &error), &error);
     }
     return true;
 }
