@@ -59,7 +59,7 @@ struct jc_counters {
 // What a child of a fork has to close: the descriptors of flights, the one that looks at them, and
 // the slots.
 struct jc_flights {
-    pthread_mutex_t mutex; // guards what follows; held for moments
+    pthread_mutex_t mutex; // guards what follows; held for moments, in which the file is opened
     int *fds;
     size_t num, capacity;
     int look_fd; // -1: not open

@@ -9,7 +9,9 @@ static struct {
 } watched = {PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, NULL};
 
 // Before a fork: takes every mutex that is held for moments, so that the child finds what they
-// guard in order. Nobody takes these in another order, or waits while holding one.
+// guard in order. Nobody takes these in another order, or waits for anybody while holding one. The
+// longest that one is held is for opening the flight file, which is on no network: what is open has
+// to be noted before a fork can copy it.
 static void prepare(void)
 {
     pthread_mutex_lock(&watched.mutex);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "lookup.h"
+#include "listing.h"
 
 #define PAGE_ENTRIES 1024
 

@@ -1,4 +1,4 @@
-// Ways to look records up beside those of the public header: several at once, and expired ones.
+// Looking records up beside jc_cache_find: several at once.
 
 #ifndef JC_LOOKUP_H
 #define JC_LOOKUP_H
@@ -22,10 +22,5 @@ struct jc_lookup {
 // Threads: safe.
 void jc_cache_find_several(struct jc_cache *cache, enum jc_record_kind kind,
                            struct jc_lookup *lookups, size_t count);
-
-// jc_cache_list, expired records included.
-enum jc_result jc_cache_list_expired(struct jc_cache *cache,
-                                     bool (*each)(void *user, const struct jc_cache_entry *entry),
-                                     void *user);
 
 #endif

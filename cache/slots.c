@@ -55,7 +55,7 @@ struct share {
 struct jc_slots {
     struct jc_cache *cache;
     struct jc_slots *previous, *next; // of the cache's list, guarded by the mutex of its flights
-    pthread_mutex_t mutex;            // guards what follows; held for moments
+    pthread_mutex_t mutex; // guards what follows; held for moments, in which the file is opened
     int fd;                           // -1: this handle counts alone
     unsigned num_held;
     struct share shares[JC_NUM_URGENCIES];

@@ -45,7 +45,9 @@ void jc_fleet_state(const struct jc_fleet *fleet, struct jc_fleet_state *state)
     struct jc_compiler_state compiler = {0};
     if (fleet->compiler)
         jc_compiler_state(fleet->compiler, &compiler);
-    *state = (struct jc_fleet_state){compiler.at_work, fleet->num_asides};
+    *state = (struct jc_fleet_state){.compiling = compiler.at_work};
+    for (size_t i = 0; i < fleet->num_asides; i++)
+        state->awaited += !fleet->asides[i].orphan;
 }
 
 enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error *error)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cache/clock.h"
+#include "cache/listing.h"
 #include "cache/report.h"
 #include "prewarm.h"
 #include "stored.h"

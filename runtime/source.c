@@ -156,7 +156,10 @@ enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error
     if (atomic_load_explicit(&source->template_stored, memory_order_acquire))
         return JC_OK;
     enum jc_result result = jc_source_check_cache(source, error);
-    return result == JC_OK ? store_template(source, error) : result;
+    if (result == JC_OK)
+        result = store_template(source, error);
+    // A disk that failed, or is full: from now on the cache is only read.
+    return result == JC_ERROR_IO ? jc_source_check_cache(source, error) : result;
 }
 
 // --- warnings ------------------------------------------------------------------------------------

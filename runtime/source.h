@@ -90,7 +90,8 @@ enum jc_result jc_source_find(struct jc_source *source, const struct jc_unit *un
 // Whether the cache takes what is compiled. JC_ERROR_CACHE: the text says why not.
 enum jc_result jc_source_check_cache(const struct jc_source *source, struct jc_error *error);
 
-// Stores the template's record, unless that is done. JC_ERROR_CACHE, the errors of jc_cache_insert.
+// Stores the template's record, unless that is done. JC_ERROR_CACHE, JC_ERROR_LIMIT,
+// JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error *error);
 
 // Stores what was compiled, and the template's record if that is not done. A cache that does not

@@ -54,6 +54,8 @@ struct jc_context_params {
 // JC_ERROR_INVALID_ARGUMENT: a parameter or an environment variable that does not parse, by name.
 // JC_ERROR_OUT_OF_MEMORY. An unusable cache is no failure: see jc_cache_create.
 // Environment variables are ignored in a program that runs set-user-ID or set-group-ID.
+// A context that is not destroyed may log until the process has ended, from the thread that watches
+// its workers: destroy it before the library, or what `log` needs, is unloaded.
 // Threads: a context may be used from any thread, and compiles for several at a time.
 // Fork: a child may use the context, with workers of its own, if no other thread was in one of
 // the calls from jc_context_toolchain on at the fork, and may destroy it in any case.
@@ -118,7 +120,7 @@ enum jc_prewarm_outcome {
 struct jc_prewarm_event {
     size_t done, planned; // of all plans
     size_t compiling; // by workers of this process, right now
-    size_t awaited; // not done, since other processes are compiling them
+    size_t awaited; // not done, since other processes or threads are compiling them
     enum jc_prewarm_outcome outcome;
     const struct jc_template *tmpl;
     const struct jc_plan_variant *variant;
@@ -163,12 +165,13 @@ struct jc_prewarm_report {
 // there may be workers. A variant that fails does not stop the others: it is counted, told to
 // `progress`, and kept as a failed compile for a short time. What is done is in the cache at once,
 // so one that is killed goes on the next time where it was. Fails itself only where nothing could
-// be done: the errors of jc_context_toolchain and jc_context_arch, JC_ERROR_TEMPLATE (an include
-// that cannot be followed), JC_ERROR_IO (a header that cannot be read; the disk is full),
-// JC_ERROR_LIMIT (a header over 64 MiB, or sources that a record cannot hold), JC_ERROR_CACHE (not
-// writable and not `check`), JC_ERROR_WORKER (no worker, where something is to be compiled),
-// JC_ERROR_TOOLCHAIN (NVRTC changed meanwhile), JC_ERROR_OUT_OF_MEMORY. `*report`, which may be
-// NULL, is filled in either way. Threads: safe.
+// be done: the errors of jc_context_toolchain and jc_context_arch, JC_ERROR_INVALID_ARGUMENT (NULL,
+// no architecture, a `key` that is none), JC_ERROR_NOT_FOUND (no variant of the plan has that
+// `key`), JC_ERROR_TEMPLATE (an include that cannot be followed), JC_ERROR_IO (a header that cannot
+// be read), JC_ERROR_LIMIT (a header over 64 MiB, or sources that a record cannot hold),
+// JC_ERROR_CACHE (not writable and not `check`; the disk is full), JC_ERROR_WORKER (no worker,
+// where something is to be compiled), JC_ERROR_TOOLCHAIN (NVRTC changed meanwhile),
+// JC_ERROR_OUT_OF_MEMORY. `*report`, which may be NULL, is filled in either way. Threads: safe.
 JC_API enum jc_result jc_context_prewarm(struct jc_context *context, const struct jc_plan *plan,
                                          const struct jc_prewarm_params *params,
                                          struct jc_prewarm_report *report, struct jc_error *error);
