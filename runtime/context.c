@@ -248,7 +248,8 @@ static struct jc_compiler *own_compiler(struct jc_context *context)
 }
 
 // The lock is held.
-static enum jc_result make_compiler(struct jc_context *context, struct jc_error *error)
+static enum jc_result make_compiler(struct jc_context *context, const atomic_bool *given_up,
+                                    struct jc_error *error)
 {
     const struct jc_compiler_params params = {
         .worker = context->worker,
@@ -258,6 +259,7 @@ static enum jc_result make_compiler(struct jc_context *context, struct jc_error 
         .memory_bytes = context->compile_max_bytes,
         .max_workers = context->max_workers,
         .secure = context->secure,
+        .given_up = given_up,
         .slots = context->slots,
         .log = &context->log,
     };
@@ -277,7 +279,7 @@ static enum jc_result make_compiler(struct jc_context *context, struct jc_error 
 static enum jc_result find_toolchain(struct jc_context *context, struct jc_error *error)
 {
     enum jc_result result = context->search ? JC_ERROR_NOT_FOUND : recall(context, error);
-    return result == JC_ERROR_NOT_FOUND ? make_compiler(context, error) : result;
+    return result == JC_ERROR_NOT_FOUND ? make_compiler(context, NULL, error) : result;
 }
 
 static enum jc_result need_known(struct jc_context *context,
@@ -308,6 +310,7 @@ enum jc_result jc_context_need_toolchain(struct jc_context *context,
 
 enum jc_result jc_context_need_compiler(struct jc_context *context,
                                         const struct jc_toolchain *toolchain,
+                                        const atomic_bool *given_up,
                                         struct jc_compiler **out, bool *outdated,
                                         struct jc_error *error)
 {
@@ -317,7 +320,7 @@ enum jc_result jc_context_need_compiler(struct jc_context *context,
     if (!own_compiler(context)) {
         pthread_mutex_lock(&context->lock);
         if (!own_compiler(context))
-            result = make_compiler(context, error);
+            result = make_compiler(context, given_up, error);
         pthread_mutex_unlock(&context->lock);
     }
     if (result != JC_OK)

@@ -66,9 +66,11 @@ enum jc_result jc_context_need_toolchain(struct jc_context *context,
 // A compiler that compiles with that very toolchain; lives as long as the context. Takes the lock
 // until there is one. JC_ERROR_TOOLCHAIN, and `*outdated`: NVRTC is another than the cache
 // remembered, and the next jc_context_need_toolchain gives the right one. JC_ERROR_WORKER: there is
-// no worker, or it is of another version.
+// no worker, or it is of another version. JC_ERROR_TIMEOUT: another thread set `given_up`, which
+// may be NULL, while the first worker started.
 enum jc_result jc_context_need_compiler(struct jc_context *context,
                                         const struct jc_toolchain *toolchain,
+                                        const atomic_bool *given_up,
                                         struct jc_compiler **compiler, bool *outdated,
                                         struct jc_error *error);
 

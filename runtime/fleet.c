@@ -195,7 +195,7 @@ static void arrive(struct jc_fleet *fleet, struct jc_ship *ship,
         return;
     }
     fleet->most += own && fleet->most < SIZE_MAX;
-    if (result == JC_ERROR_TOOLCHAIN)
+    if (result == JC_ERROR_TOOLCHAIN || answer->refused)
         tell_broken(fleet, ship, result, answer->job.text);
     else if (result != JC_OK)
         arrive_failed(fleet, ship, answer);

@@ -42,6 +42,8 @@ struct prewarm {
     size_t done;
     bool stopped; // by the caller's progress function
     enum jc_result result;
+    uint64_t epoch; // of the cache, before anything was looked up
+    bool again;     // all was done, and is looked up once more
 };
 
 // --- telling -------------------------------------------------------------------------------------
@@ -95,9 +97,11 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         return false;
     }
     enum jc_prewarm_outcome outcome = outcomes[arrival->fate];
+    if (prewarm->again && outcome != JC_PREWARM_MISSING)
+        return true; // it has been told
     count(prewarm->report, outcome, arrival->awaited);
     count(batch->report, outcome, arrival->awaited);
-    prewarm->done++;
+    prewarm->done += !prewarm->again;
     sweep->present += outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED;
     if (sweep->present == batch->num_variants && !prewarm->params->check)
         jc_coverage_keep(&sweep->coverage, batch, sweep->arch);
@@ -108,7 +112,8 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         .arch = sweep->arch,
         .key = arrival->key,
         .elapsed_ns = arrival->elapsed_ns,
-        .message = arrival->text,
+        .message = prewarm->again ? "it was in the cache, and was taken from there meanwhile"
+                                  : arrival->text,
     });
 }
 
@@ -194,7 +199,7 @@ static enum jc_result plan_all(struct prewarm *prewarm)
     const char *key = prewarm->params->key;
     enum jc_result result = JC_OK;
     // Noted before anything is looked up, so that what is taken from the cache meanwhile shows.
-    uint64_t epoch = key ? 0 : jc_cache_epoch(prewarm->context->cache);
+    uint64_t epoch = prewarm->epoch = jc_cache_epoch(prewarm->context->cache);
     for (size_t i = 0; i < prewarm->num_sweeps && result == JC_OK; i++)
         result = key ? select_of(prewarm, i) : plan_sweep(prewarm, &prewarm->sweeps[i], epoch);
     if (result == JC_OK && key && prewarm->num_selected == 0)
@@ -217,7 +222,7 @@ static bool find_next(struct prewarm *prewarm, struct place *place)
     struct place *next = &prewarm->next;
     for (; next->sweep < prewarm->num_sweeps; next->sweep++, next->variant = 0) {
         const struct sweep *sweep = &prewarm->sweeps[next->sweep];
-        if (sweep->vouched || next->variant == sweep->batch->num_variants)
+        if ((sweep->vouched && !prewarm->again) || next->variant == sweep->batch->num_variants)
             continue;
         *place = *next;
         next->variant++;
@@ -245,6 +250,22 @@ static bool hand_out(void *user, struct jc_task *task)
 
 // --- all of it -----------------------------------------------------------------------------------
 
+// Somebody cleared the cache meanwhile, or it was damaged, or is too small for all of it: what went
+// is told as missing.
+static void look_again(struct prewarm *prewarm, const struct jc_fleet_params *first)
+{
+    struct jc_fleet_params fleet = *first;
+    if (prewarm->stopped || prewarm->result != JC_OK || first->check ||
+        jc_cache_epoch(prewarm->context->cache) == prewarm->epoch)
+        return;
+    fleet.check = true;
+    fleet.retry = false;
+    prewarm->again = true;
+    prewarm->next = (struct place){0};
+    prewarm->next_selected = 0;
+    jc_fleet_run(&prewarm->fleet, &fleet);
+}
+
 static enum jc_result work(struct prewarm *prewarm)
 {
     const struct jc_prewarm_params *params = prewarm->params;
@@ -262,6 +283,7 @@ static enum jc_result work(struct prewarm *prewarm)
     };
     if (!prewarm->stopped)
         jc_fleet_run(&prewarm->fleet, &fleet);
+    look_again(prewarm, &fleet);
     return prewarm->result;
 }
 

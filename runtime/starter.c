@@ -8,7 +8,7 @@ static void *start(void *user)
 {
     struct jc_starter *starter = user;
     starter->result = jc_context_need_compiler(starter->context, starter->toolchain,
-                                               &starter->compiler, &starter->outdated,
+                                               &starter->given_up, &starter->compiler, &starter->outdated,
                                                &starter->error);
     atomic_store_explicit(&starter->done, true, memory_order_release);
     return NULL;
@@ -42,6 +42,8 @@ enum jc_result jc_starter_finish(struct jc_starter *starter, struct jc_compiler 
 {
     if (!starter->context)
         return JC_ERROR_NOT_FOUND;
+    if (!compiler)
+        atomic_store_explicit(&starter->given_up, true, memory_order_relaxed);
     if (starter->threaded)
         pthread_join(starter->thread, NULL);
     enum jc_result result = starter->result;

@@ -14,6 +14,7 @@ struct jc_starter {
     const struct jc_toolchain *toolchain;
     bool threaded; // the thread is to be joined
     pthread_t thread;
+    atomic_bool given_up; // nobody wants the compiler any more
     // Set by the thread, with release order, after what follows.
     atomic_bool done;
     enum jc_result result;
@@ -29,8 +30,8 @@ void jc_starter_begin(struct jc_starter *starter, struct jc_context *context,
 
 bool jc_starter_is_done(const struct jc_starter *starter);
 
-// Waits for the end, and hands out what came of it. All but the first may be NULL. The errors of
-// jc_context_need_compiler. Accepts one that is all zero: JC_ERROR_NOT_FOUND.
+// Waits for the end, and hands out what came of it. All but the first may be NULL; without a
+// `compiler` the start is given up. The errors of jc_context_need_compiler. Accepts one that is all zero: JC_ERROR_NOT_FOUND.
 enum jc_result jc_starter_finish(struct jc_starter *starter, struct jc_compiler **compiler,
                                  bool *outdated, struct jc_error *error);
 

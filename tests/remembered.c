@@ -587,14 +587,15 @@ static void a_new_nvrtc_is_noticed_when_a_worker_starts(void **state)
                                        NULL), JC_OK);
     assert_int_equal(jc_context_need_toolchain(context, &old, NULL), JC_OK);
     assert_string_equal(old->build, build);
-    assert_int_equal(jc_context_need_compiler(context, old, &compiler, &outdated, &error),
+    assert_int_equal(jc_context_need_compiler(context, old, NULL, &compiler, &outdated, &error),
                      JC_ERROR_TOOLCHAIN);
     assert_true(outdated);
     assert_null(compiler);
     assert_non_null(strstr(error.text, "NVRTC or its settings changed"));
     assert_int_equal(jc_context_need_toolchain(context, &now, NULL), JC_OK);
     assert_ptr_not_equal(old, now);
-    assert_int_equal(jc_context_need_compiler(context, now, &compiler, &outdated, NULL), JC_OK);
+    assert_int_equal(jc_context_need_compiler(context, now, NULL, &compiler, &outdated, NULL),
+                     JC_OK);
     assert_false(outdated);
     assert_non_null(compiler);
     snprintf(newer, sizeof(newer), "%s", now->build);
@@ -661,7 +662,7 @@ static int compile_in_context(void *user)
     struct jc_error error = {0};
     enum jc_result result = jc_context_need_toolchain(context, &toolchain, &error);
     if (result == JC_OK)
-        result = jc_context_need_compiler(context, toolchain, &compiler, &outdated, &error);
+        result = jc_context_need_compiler(context, toolchain, NULL, &compiler, &outdated, &error);
     bool ours = result == JC_OK && jc_compiler_is_ours(compiler);
     if (!ours)
         fprintf(stderr, "%s\n", error.text);
@@ -685,10 +686,11 @@ static void the_child_of_a_fork_knows_the_toolchain_and_has_workers_of_its_own(v
     assert_int_equal(jc_context_need_toolchain(context, &toolchain, NULL), JC_OK);
     assert_string_equal(toolchain->build, build);
     in_child(compile_in_context, context);
-    assert_int_equal(jc_context_need_compiler(context, toolchain, &compiler, &outdated, NULL),
+    assert_int_equal(jc_context_need_compiler(context, toolchain, NULL, &compiler, &outdated, NULL),
                      JC_OK);
     in_child(compile_in_context, context);
-    assert_int_equal(jc_context_need_compiler(context, toolchain, &again, &outdated, NULL), JC_OK);
+    assert_int_equal(jc_context_need_compiler(context, toolchain, NULL, &again, &outdated, NULL),
+                     JC_OK);
     assert_ptr_equal(compiler, again);
     jc_context_destroy(&context);
 }

@@ -200,10 +200,13 @@ static bool on_event(void *user, const struct jc_prewarm_event *event)
 
 // --- the summary ---------------------------------------------------------------------------------
 
-// Of a run that was ended.
+// Of a run that was ended. Those that went from the cache meanwhile count as hits or compiled too.
 static size_t count_remaining(const struct jc_prewarm_report *report)
 {
-    return report->planned - report->hits - report->compiled - report->missing - report->failed;
+    size_t done = report->hits + report->compiled + report->failed;
+    if (done + report->missing <= report->planned)
+        done += report->missing;
+    return report->planned - done;
 }
 
 static void print_counts(const char *name, const struct jc_prewarm_report *report, bool check)
@@ -212,10 +215,10 @@ static void print_counts(const char *name, const struct jc_prewarm_report *repor
            report->hits == 1 ? "" : "s");
     if (report->awaited)
         printf(" (%zu compiled by others meanwhile)", report->awaited);
-    if (check)
-        printf(", %zu missing", report->missing);
-    else
+    if (!check)
         printf(", %zu compiled", report->compiled);
+    if (check || report->missing)
+        printf(", %zu missing", report->missing);
     printf(", %zu failed", report->failed);
     if (count_remaining(report))
         printf(", %zu not reached", count_remaining(report));
@@ -309,9 +312,12 @@ static void print_summary(const struct prewarm *prewarm)
     for (size_t i = 0; i < tally->num_rows && !several; i++)
         print_missing(prewarm, &tally->rows[i].missing);
     print_failed(&tally->failed);
-    if (prewarm->total.missing)
+    if (prewarm->total.missing && prewarm->check)
         printf("Run it without --check to compile %s.\n",
                prewarm->total.missing == 1 ? "it" : "them");
+    else if (prewarm->total.missing)
+        printf("What is missing was there, and was taken from the cache meanwhile: it was cleared"
+               " or damaged, or is too small (JITCACHE_MAX_BYTES). Run it again.\n");
     jc_flush_output();
 }
 

@@ -108,7 +108,9 @@ JC_API enum jc_result jc_context_arch(struct jc_context *context, const struct j
 enum jc_prewarm_outcome {
     JC_PREWARM_HIT = 0,      // was in the cache
     JC_PREWARM_COMPILED = 1, // compiled and stored
-    JC_PREWARM_MISSING = 2,  // would be compiled; with `check`
+    // With `check` it would be compiled. Without, it was in the cache, and somebody took it from
+    // there before the prewarm ended: cleared or damaged it, or there is no room for all
+    JC_PREWARM_MISSING = 2,
     JC_PREWARM_FAILED = 3,
     JC_PREWARM_UNDERWAY = 4 // no variant: told ten times a second for those who show or stop it
 };
@@ -153,6 +155,7 @@ struct jc_prewarm_params {
 #endif
 
 struct jc_prewarm_report {
+    // Without `check`, those that are missing at the end were hits or compiled.
     size_t planned, hits, compiled, missing, failed;
     uint64_t elapsed_ns;
     // Of the hits: those that another process compiled meanwhile; and those that were not looked

@@ -2,7 +2,8 @@
 
 Each test class has a folder of its own for cache, home and files; nothing of the caller's settings
 for the cache reaches the command. JITCACHE_COMMAND names the program under test, JITCACHE_PLAYER
-the same with a prewarm that is played (play.c), JITCACHE_FILL what fills a cache.
+the same with a prewarm that is played (play.c), JITCACHE_FILL what fills a cache,
+JITCACHE_BUILT_WORKER the worker.
 """
 import fcntl
 import json
@@ -23,6 +24,7 @@ from pathlib import Path
 COMMAND = os.environ["JITCACHE_COMMAND"]
 PLAYER = os.environ["JITCACHE_PLAYER"]
 FILL = os.environ["JITCACHE_FILL"]
+WORKER = os.environ["JITCACHE_BUILT_WORKER"]
 ROOT = Path(os.environ["JITCACHE_SOURCE_ROOT"])
 TEMPLATES = ROOT / "templates"
 ROPE = str(TEMPLATES / "fused_inv_rope_fp8_quant.cu")

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -388,6 +389,45 @@ class Prewarming(harness.Case):
         self.run_command(*self.many(3))
         self.assertIn("/no/such/file", self.complaint(*self.many(4)))
 
+    def workers_of(self, run):
+        return [int(child) for path in Path(f"/proc/{run.pid}/task").glob("*/children")
+                for child in path.read_text().split()]
+
+    def test_a_worker_that_goes_away_meanwhile_is_one_error(self):
+        before = self.forward()
+        worker = self.folder / "worker"
+        shutil.copy(harness.WORKER, worker)
+        run = subprocess.Popen([harness.COMMAND, *self.many(200), "--worker", worker], env=self.env,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(run.kill)
+        self.wait_for_compiles(before + 3)
+        worker.unlink()
+        while run.poll() is None:
+            for pid in self.workers_of(run):
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+        out, err = run.communicate(timeout=harness.LIMIT_S)
+        self.assertEqual(run.returncode, 2, err)
+        self.assertEqual(len([line for line in err.splitlines() if "warning" not in line]), 1, err)
+        self.assertIn(str(worker), err)
+        self.assertIn("not reached", out)
+        self.expect_nothing_left()
+
+    def test_what_is_taken_from_the_cache_meanwhile_is_told(self):
+        before = self.forward()
+        run = subprocess.Popen([harness.COMMAND, *self.many(40), "-j", "1"], env=self.env,
+                               stdout=subprocess.PIPE, text=True)
+        self.addCleanup(run.kill)
+        self.wait_for_compiles(before + 10)
+        self.run_command("clear", "--yes")
+        out = run.communicate(timeout=harness.LIMIT_S)[0]
+        self.assertEqual(run.returncode, 1, out)
+        self.assertRegex(out, r"40 planned, 0 hits, 40 compiled, \d+ missing, 0 failed")
+        self.assertIn("Run it again.", out)
+        report = self.json(*self.many(40))
+        self.assertEqual(report["hits"] + report["compiled"], 40)
+        self.assertEqual(report["missing"], 0)
+
     # --- signals ---------------------------------------------------------------------------------
 
     def test_an_interrupt_ends_it_at_once(self):
@@ -408,6 +448,20 @@ class Prewarming(harness.Case):
         self.assertEqual(status, 130, text)
         self.assertLess(time.monotonic() - begin, 30)
         self.expect_nothing_left()
+
+    def test_an_interrupt_does_not_wait_for_a_worker_that_does_not_start(self):
+        self.run_command(*self.many(1))
+        self.env["JITCACHE_WORKER"] = self.write("silent", "#!/bin/sh\nsleep 1000\n")
+        os.chmod(self.env["JITCACHE_WORKER"], 0o700)
+        begin = time.monotonic()
+        run = subprocess.Popen([harness.COMMAND, *self.many(2)], env=self.env,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(run.kill)
+        while not self.workers_of(run):
+            time.sleep(0.01)
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(timeout=harness.LIMIT_S), 128 + signal.SIGTERM)
+        self.assertLess(time.monotonic() - begin, 30)
 
     def test_a_signal_to_it_and_to_its_group_leaves_a_summary(self):
         before = self.forward("hang")
