@@ -26,6 +26,7 @@ struct told {
     struct jc_error error;
     size_t num_events, num_underway;
     size_t last_done;
+    bool miscounted; // more are done and awaited than there are
     struct jc_key keys[MAX_KEYS];
     char message[4096]; // of the last failure
     // What to do when it is told that nothing is new. False: stop.
@@ -36,6 +37,7 @@ static bool keep_event(void *user, const struct jc_prewarm_event *event)
 {
     struct told *told = user;
     told->last_done = event->done;
+    told->miscounted |= event->done + event->awaited > event->planned;
     if (event->outcome == JC_PREWARM_UNDERWAY) {
         told->num_underway++;
         return !event->variant && !event->tmpl && (!told->underway || told->underway(told, event));
@@ -95,6 +97,7 @@ static void assert_report(const struct told *told, size_t hits, size_t compiled,
         fail_msg("%zu planned, %zu hits, %zu compiled, %zu failed, %zu vouched for: %s%s",
                  report->planned, report->hits, report->compiled, report->failed, report->vouched,
                  told->error.text, told->message);
+    assert_false(told->miscounted);
 }
 
 struct work {

@@ -7,7 +7,8 @@
 // lives in worker processes only.
 //
 // One key is compiled once at a time, however many threads, processes or containers that share the
-// cache's folder want it: the others wait for it, and go on with what the first one stored.
+// cache's folder want it: the others wait for it, and go on with what the first one stored. What is
+// compiled in the background is awaited only in the background: whoever needs it now compiles it.
 
 #ifndef JITCACHE_CONTEXT_H
 #define JITCACHE_CONTEXT_H
