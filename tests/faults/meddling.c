@@ -222,6 +222,13 @@ static void find_nothing(struct jc_cache *cache)
     record_get(cache, 1);
 }
 
+// When readers look again whether the lock file is there.
+static void find_nothing_later(struct jc_cache *cache)
+{
+    atomic_store(&cache->locks.seen_ns, 0);
+    record_get(cache, 1);
+}
+
 static void ask(struct jc_cache *cache)
 {
     expect_read_only(cache);
@@ -237,7 +244,7 @@ static void nothing_is_stored_where_nobody_finds_it(void **state)
         {move_folder, store_nothing}, {replace_folder, store_nothing},
         {replace_folder_by_a_cache, store_nothing}, {remove_folder, store_nothing},
         {move_folder, ask}, {replace_folder, ask}, {remove_folder, ask},
-        {remove_folder, find_nothing},
+        {remove_folder, find_nothing}, {remove_folder, find_nothing_later},
     };
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         struct said said = {.what = "restart"};
@@ -245,6 +252,7 @@ static void nothing_is_stored_where_nobody_finds_it(void **state)
         store(cache, 1);
         ways[i].meddle();
         ways[i].notice(cache);
+        assert_int_equal(said.count, 1);
         expect_read_only(cache);
         store_nothing(cache);
         assert_int_equal(said.count, 1);
@@ -394,6 +402,51 @@ static void the_epoch_changes_at_once_when_a_segment_is_gone(void **state)
     unlink_segment(scratch_path(SEGMENT));
     assert_int_not_equal(jc_cache_epoch(cache), epoch);
     jc_cache_destroy(&cache);
+}
+
+static void what_is_listed_is_in_the_folder(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache(false), *reader = open_cache(true);
+    for (unsigned number = 0; number < STORED; number++)
+        store(cache, number);
+    assert_int_equal(count_entries(reader), STORED);
+    assert_int_equal(info_of(cache).segments, 3);
+    unlink_segment(scratch_path(SEGMENT));
+    struct jc_cache *later = open_cache(true);
+    unsigned left = count_entries(later);
+    assert_in_range(left, 1, STORED - 1);
+    assert_int_equal(count_entries(reader), left);
+    assert_int_equal(info_of(cache).segments, 2);
+    jc_cache_destroy(&later);
+    jc_cache_destroy(&reader);
+    jc_cache_destroy(&cache);
+}
+
+// The oldest segment was dropped, and its file unlinked, before the hit could be seen to.
+static void a_record_that_was_hit_is_copied_from_a_segment_that_others_dropped(void **state)
+{
+    (void) state;
+    struct jc_cache *a = open_cache(false), *b = open_cache(false);
+    struct jc_locks locks;
+    unsigned next = 0;
+    while (info_of(b).segments < JC_MAX_SEGMENTS)
+        store(b, next++);
+    jc_locks_init(&locks);
+    int fd = open(scratch_path("c/" JC_LOCK_FILE), O_RDWR | O_CLOEXEC);
+    assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
+    assert_int_equal(jc_lock_exclusive(&locks, &locks.write, 0), JC_OK);
+    assert_int_equal(record_get(a, 1), JC_OK);
+    jc_unlock_exclusive(&locks, &locks.write);
+    jc_locks_finish(&locks);
+    while (access(scratch_path(SEGMENT), F_OK) == 0)
+        store(b, next++);
+    assert_int_equal(record_get(b, 1), JC_ERROR_NOT_FOUND);
+    store(a, next);
+    assert_int_equal(record_get(b, 1), JC_OK);
+    assert_int_equal(record_get(b, 2), JC_ERROR_NOT_FOUND);
+    jc_cache_destroy(&b);
+    jc_cache_destroy(&a);
 }
 
 static void one_that_was_rotated_out_is_not_taken_for_removed(void **state)
@@ -641,6 +694,8 @@ int main(void)
         TEST(what_is_stored_after_all_segments_are_gone_is_kept),
         TEST(a_look_up_misses_what_is_in_a_segment_that_is_gone),
         TEST(the_epoch_changes_at_once_when_a_segment_is_gone),
+        TEST(what_is_listed_is_in_the_folder),
+        TEST(a_record_that_was_hit_is_copied_from_a_segment_that_others_dropped),
         TEST(one_that_was_rotated_out_is_not_taken_for_removed),
         TEST(a_segment_that_is_replaced_under_an_open_cache_harms_nobody),
         TEST(closing_a_cache_whose_segment_was_cut_off_is_no_signal),
