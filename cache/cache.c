@@ -48,13 +48,18 @@ static enum jc_result check_params(const struct jc_cache_params *given,
 }
 
 // A write past RLIMIT_FSIZE would not fail, it would end the engine with SIGXFSZ.
-static size_t segment_bytes_for(uint64_t max_bytes)
+static uint64_t file_limit(void)
 {
     struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur
+                                                                                   : UINT64_MAX;
+}
+
+static size_t segment_bytes_for(uint64_t max_bytes, uint64_t file_bytes)
+{
     uint64_t bytes = max_bytes / JC_MAX_SEGMENTS;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur < bytes)
-        bytes = limit.rlim_cur;
+    if (file_bytes < bytes)
+        bytes = file_bytes;
     size_t page = (size_t) sysconf(_SC_PAGESIZE);
     return (size_t) bytes & ~(page - 1);
 }
@@ -188,14 +193,19 @@ static enum jc_result open_folder(struct jc_cache *cache, const struct jc_cache_
                                            params->trust_group, cache->first_reason);
     if (result != JC_OK)
         return result;
-    cache->segment_bytes = segment_bytes_for(params->max_bytes);
+    uint64_t file_bytes = file_limit();
+    cache->segment_bytes = segment_bytes_for(params->max_bytes, file_bytes);
     if (cache->folder.writable && cache->segment_bytes < LEAST_MAX_BYTES / JC_MAX_SEGMENTS) {
         cache->folder.writable = false;
-        snprintf(cache->first_reason, JC_REASON_SIZE, "files may not be larger than %zu bytes "
-                 "here; raise the limit (ulimit -f) to 4 MiB or more", cache->segment_bytes);
+        snprintf(cache->first_reason, JC_REASON_SIZE, "files may not be larger than %llu bytes "
+                 "here; raise the limit (ulimit -f) to 4 MiB or more",
+                 (unsigned long long) file_bytes);
     }
-    if (cache->folder.fd >= 0)
+    if (cache->folder.fd >= 0) {
+        snprintf(cache->moved_reason, JC_REASON_SIZE, "%.400s was removed, moved or replaced while "
+                 "in use, so nothing more is stored; restart this process", cache->folder.path);
         open_locks(cache);
+    }
     vet_at_start(cache);
     cache->verify = false;
     return JC_OK;
@@ -354,6 +364,9 @@ void jc_cache_info(struct jc_cache *cache, struct jc_cache_info *info)
         return;
     int saved = errno;
     struct jc_counters *counters = &cache->counters;
+    jc_reopen(cache);
+    if (jc_cache_state_now(cache) == JC_CACHE_READ_WRITE)
+        jc_reopen_has_folder(cache);
     *info = (struct jc_cache_info){
         .state = jc_cache_state_now(cache),
         .dir = cache->folder.path,
@@ -373,9 +386,8 @@ void jc_cache_info(struct jc_cache *cache, struct jc_cache_info *info)
         .rotations = counted(&counters->rotations),
     };
     struct jc_list *list;
-    jc_reopen(cache);
     if (info->state != JC_CACHE_DISABLED &&
-        jc_list_begin(cache, JC_READ_WAIT_NS, &list) == JC_OK) {
+        jc_list_begin_looked(cache, JC_READ_WAIT_NS, &list) == JC_OK) {
         info->segments = list->num_writable;
         for (unsigned i = 0; i < list->num_writable; i++)
             info->bytes += jc_segment_bytes(list->segments[i]);

@@ -81,6 +81,7 @@ struct jc_cache {
     atomic_int state; // enum jc_cache_state
     _Atomic(const char *) reason;
     char first_reason[JC_REASON_SIZE]; // written before the handle is given out
+    char moved_reason[JC_REASON_SIZE]; // as well: for when the folder is no longer at its path
     char disk_reason[JC_REASON_SIZE];  // written once, before `reason` points to it
 
     // The lock file is to be opened: in the child of a fork, or because it was not there yet.
@@ -96,6 +97,7 @@ struct jc_cache {
     unsigned full_number; // the segment that had no room for what is wanted; 0: none
     struct jc_bad bad[JC_MAX_BAD];
     unsigned num_bad;
+    bool lost; // a segment was taken out of the folder, which no other process was told yet
 
     pthread_mutex_t refreshing; // held by the thread that makes a new list
 
@@ -136,12 +138,21 @@ static inline bool jc_cache_is_kind(enum jc_record_kind kind)
 enum jc_result jc_list_begin(struct jc_cache *cache, uint64_t wait_ns, struct jc_list **list);
 void jc_list_end(struct jc_cache *cache, struct jc_list *list);
 
-// The same for who holds W, and so needs no D. NULL: out of memory. Release it with jc_list_unref.
+// As jc_list_begin, for who asks what is in the folder: the list of the segments that are there.
+enum jc_result jc_list_begin_looked(struct jc_cache *cache, uint64_t wait_ns,
+                                    struct jc_list **list);
+
+// As jc_list_begin, for who holds W, and so needs no D. NULL: out of memory. Release it with
+// jc_list_unref.
 struct jc_list *jc_list_current(struct jc_cache *cache);
 void jc_list_unref(struct jc_list *list);
 
 // Looks at the condition of the segments; whatever is wrong is seen to by the next list.
 void jc_list_note_failures(struct jc_cache *cache, struct jc_list *list);
+
+// The same, and looks before whether the files are still in the folder, by their names: what is
+// read from one that is not, or written to it, is lost to others. With D or W held.
+void jc_list_look(struct jc_cache *cache, struct jc_list *list);
 
 // Notes a file as one that is not to be used, if it is still segment `number`.
 void jc_list_add_bad(struct jc_cache *cache, unsigned number, dev_t dev, ino_t ino);
@@ -164,7 +175,7 @@ int jc_rotation_next(struct jc_cache *cache, struct jc_list *list, size_t incomi
 // Renames every segment out of the list.
 int jc_rotation_clear(struct jc_cache *cache, uint64_t deadline_ns);
 
-// Sets aside the files that were noted as bad.
+// Sets aside the files that were noted as bad, and tells the others of those that are gone.
 int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns);
 
 // Whether there is something to copy. Without any lock.
@@ -234,8 +245,13 @@ void jc_slots_forked(struct jc_slots *first);
 // there, or not yet.
 bool jc_reopen(struct jc_cache *cache);
 
+// Whether the folder is still at its path. If not, nobody would find what is stored in it, and this
+// handle, if it writes, only reads from then on. To be called without any lock.
+bool jc_reopen_has_folder(struct jc_cache *cache);
+
 // Take D, shared, and W, as the functions of lock.h do, and open the lock file again if it is gone.
-// The second answers ESTALE if that fails. To be called without any lock.
+// The second answers ESTALE if that fails, or if the folder is no longer at its path. To be called
+// without any lock.
 enum jc_result jc_reopen_shared(struct jc_cache *cache, uint64_t wait_ns);
 enum jc_result jc_reopen_exclusive(struct jc_cache *cache, uint64_t wait_ns);
 

@@ -41,7 +41,7 @@ uint64_t jc_cache_epoch(struct jc_cache *cache)
     int saved = errno;
     jc_reopen(cache);
     if (jc_cache_state_now(cache) != JC_CACHE_DISABLED &&
-        jc_list_begin(cache, JC_READ_WAIT_NS, &list) == JC_OK) {
+        jc_list_begin_looked(cache, JC_READ_WAIT_NS, &list) == JC_OK) {
         // With D held, so the count and the list belong together.
         if (cache->locks.fd >= 0 && list->whole && list->skipped == JC_OK)
             epoch = epoch_of(cache, list);

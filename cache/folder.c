@@ -252,6 +252,8 @@ enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool re
         say_why_not_opened(folder, errno, read_only, reason);
         goto close_folder;
     }
+    folder->dev = stat.st_dev;
+    folder->ino = stat.st_ino;
     if (!jc_folder_trusts(&stat, trust_group)) {
         say_why_not_trusted(folder, &stat, reason);
         goto close_folder;
@@ -275,6 +277,15 @@ void jc_folder_finish(struct jc_folder *folder)
         close(folder->fd);
     free(folder->path);
     *folder = (struct jc_folder){.fd = -1};
+}
+
+bool jc_folder_is_in_place(const struct jc_folder *folder)
+{
+    struct stat found;
+    // What cannot be looked at is no news of the folder.
+    if (stat(folder->path, &found) != 0)
+        return errno != ENOENT && errno != ENOTDIR;
+    return found.st_dev == folder->dev && found.st_ino == folder->ino;
 }
 
 int jc_folder_file(const struct jc_folder *folder, const char *name, int flags)

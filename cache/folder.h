@@ -11,6 +11,8 @@
 struct jc_folder {
     char *path; // absolute; NULL: there is no place for a cache
     int fd;     // -1: unusable
+    dev_t dev;
+    ino_t ino;
     bool trust_group;
     bool writable; // as far as can be known without writing
     bool network;  // other hosts may write it: our locks and LMDB's maps do not reach them
@@ -24,6 +26,10 @@ struct jc_folder {
 enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool read_only,
                               bool trust_group, char reason[JC_REASON_SIZE]);
 void jc_folder_finish(struct jc_folder *folder);
+
+// Whether the path still leads to the folder that was opened. It does not once the folder was
+// removed, moved, or has another in its place, or mounted over it.
+bool jc_folder_is_in_place(const struct jc_folder *folder);
 
 // Whether a folder's path is the one that is used where none is named.
 bool jc_folder_is_default(const char *path);

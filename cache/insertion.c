@@ -59,7 +59,8 @@ static bool is_there(struct jc_list *list, const struct insertion *insertion)
     bool there = false;
     for (unsigned i = 0; i < list->num && !there; i++) {
         struct jc_record found;
-        if (jc_segment_read(list->segments[i], insertion->key, &block, &shift, &size) != JC_OK)
+        if (jc_segment_read(list->segments[i], true, insertion->key, &block, &shift, &size) !=
+            JC_OK)
             continue;
         there = jc_record_decode(block + shift, size, &found) == JC_OK &&
                 wins(&found, insertion->record);
@@ -90,6 +91,7 @@ static int try_insert(struct jc_cache *cache, struct jc_list *list,
                       const struct insertion *insertion, bool *stored)
 {
     *stored = false;
+    jc_list_look(cache, list);
     if (is_there(list, insertion))
         return 0;
     jc_list_note_failures(cache, list);
@@ -207,10 +209,12 @@ static enum jc_result report_no_lock(const struct jc_cache *cache, enum jc_resul
     if (result == JC_ERROR_TIMEOUT)
         return jc_fail(error, JC_ERROR_CACHE, "another process, perhaps a stopped one, holds the "
                        "lock of %s; %s", path, outcome);
-    if (errno == ESTALE)
+    bool gone = errno == ESTALE;
+    if (gone && !jc_folder_is_in_place(&cache->folder))
+        return jc_fail(error, JC_ERROR_CACHE, "%s", cache->moved_reason);
+    if (gone)
         return jc_fail(error, JC_ERROR_CACHE, "%s was removed from %s, and making it again failed; "
-                       "%s. If the folder is gone, restart this process", JC_LOCK_FILE, path,
-                       outcome);
+                       "%s", JC_LOCK_FILE, path, outcome);
     return jc_fail(error, JC_ERROR_CACHE, "%s in %s cannot be locked: %s; %s", JC_LOCK_FILE, path,
                    strerror(errno), outcome);
 }

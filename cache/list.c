@@ -104,6 +104,7 @@ void jc_list_forget_bad(struct jc_cache *cache)
     for (unsigned i = 0; i < cache->num_bad; i++)
         close(cache->bad[i].fd);
     cache->num_bad = 0;
+    cache->lost = false;
     pthread_mutex_unlock(&cache->mutex);
 }
 
@@ -117,6 +118,13 @@ static bool is_bad(struct jc_cache *cache, dev_t dev, ino_t ino)
     return bad;
 }
 
+static void note_loss(struct jc_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+    cache->lost = true;
+    pthread_mutex_unlock(&cache->mutex);
+}
+
 void jc_list_note_failures(struct jc_cache *cache, struct jc_list *list)
 {
     for (unsigned i = 0; i < list->num; i++) {
@@ -126,8 +134,26 @@ void jc_list_note_failures(struct jc_cache *cache, struct jc_list *list)
             continue;
         if (condition == JC_SEGMENT_BAD)
             jc_list_add_bad(cache, segment->number, segment->dev, segment->ino);
+        else if (condition == JC_SEGMENT_GONE && list->changes == jc_locks_changes(&cache->locks))
+            note_loss(cache);
         atomic_store_explicit(&list->stale, true, memory_order_relaxed);
     }
+}
+
+void jc_list_look(struct jc_cache *cache, struct jc_list *list)
+{
+    char name[JC_SEGMENT_NAME_SIZE];
+    struct stat stat;
+    for (unsigned i = 0; i < list->num_writable; i++) {
+        struct jc_segment *segment = list->segments[i];
+        int good = JC_SEGMENT_GOOD;
+        jc_segment_name(name, segment->number);
+        bool found = fstatat(cache->folder.fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0;
+        if (found ? stat.st_dev != segment->dev || stat.st_ino != segment->ino : errno == ENOENT)
+            atomic_compare_exchange_strong_explicit(&segment->condition, &good, JC_SEGMENT_GONE,
+                                                    memory_order_relaxed, memory_order_relaxed);
+    }
+    jc_list_note_failures(cache, list);
 }
 
 enum jc_result jc_list_open_segment(const struct jc_folder *folder, unsigned number,
@@ -265,6 +291,23 @@ enum jc_result jc_list_begin(struct jc_cache *cache, uint64_t wait_ns, struct jc
     if (result != JC_OK)
         return result;
     *list = jc_list_current(cache);
+    if (*list)
+        return JC_OK;
+    jc_unlock_shared(&cache->locks, &cache->locks.data);
+    return JC_ERROR_OUT_OF_MEMORY;
+}
+
+enum jc_result jc_list_begin_looked(struct jc_cache *cache, uint64_t wait_ns, struct jc_list **list)
+{
+    enum jc_result result = jc_list_begin(cache, wait_ns, list);
+    if (result != JC_OK)
+        return result;
+    jc_list_look(cache, *list);
+    if (!(*list)->whole || !atomic_load_explicit(&(*list)->stale, memory_order_relaxed))
+        return JC_OK;
+    struct jc_list *old = *list;
+    *list = jc_list_current(cache);
+    jc_list_unref(old);
     if (*list)
         return JC_OK;
     jc_unlock_shared(&cache->locks, &cache->locks.data);

@@ -110,7 +110,7 @@ static enum jc_result list_once(struct jc_cache *cache, const struct visit *visi
 {
     struct jc_list *list;
     *again = false;
-    enum jc_result result = jc_list_begin(cache, JC_READ_WAIT_NS, &list);
+    enum jc_result result = jc_list_begin_looked(cache, JC_READ_WAIT_NS, &list);
     if (result != JC_OK)
         return result == JC_ERROR_OUT_OF_MEMORY ? result : JC_ERROR_TIMEOUT;
     // The list itself needs no lock, only looking into its segments does.

@@ -33,7 +33,7 @@ static enum jc_result read_from(struct jc_cache *cache, struct jc_list *list, un
     enum jc_result result = JC_ERROR_NOT_FOUND;
     for (; *index < list->num; ++*index) {
         struct jc_segment *segment = list->segments[*index];
-        result = jc_segment_read(segment, key, block, shift, size);
+        result = jc_segment_read(segment, true, key, block, shift, size);
         if (result == JC_ERROR_NOT_FOUND)
             continue;
         if (result == JC_OK && is_oldest(cache, list, segment))
@@ -123,12 +123,13 @@ static enum jc_result search(struct jc_cache *cache, enum jc_record_kind kind,
     }
 }
 
-// What was noted while reading is seen to if nobody else is writing: a bad segment is set aside,
-// and what was hit in the oldest is copied, once in the life of a segment.
+// What was noted while reading is seen to if nobody else is writing: a bad segment is set aside, of
+// one that is gone the others are told, and what was hit in the oldest is copied, once in the life
+// of a segment.
 static void tidy(struct jc_cache *cache)
 {
     pthread_mutex_lock(&cache->mutex);
-    bool due = cache->num_bad > 0;
+    bool due = cache->num_bad > 0 || cache->lost;
     pthread_mutex_unlock(&cache->mutex);
     due = due || jc_rotation_is_wanting(cache);
     if (!due || jc_cache_state_now(cache) != JC_CACHE_READ_WRITE ||

@@ -7,7 +7,8 @@
 
 // A handle without its lock file reads base segments alone. It opens the file anew in the child of
 // a fork, when it was not there at first, and when somebody has unlinked it: if that was the lock
-// file alone, one of those who use the cache makes it again. A folder that is gone stays gone.
+// file alone, one of those who use the cache makes it again. A folder that is gone stays gone, be
+// there another in its place or not.
 
 // Threads that go on with the old file have to come to their ends first: what they do takes
 // microseconds, but a thread may have to wait for a core.
@@ -32,6 +33,22 @@ static bool reopen(struct jc_cache *cache, struct jc_list **replaced)
     return swapped;
 }
 
+bool jc_reopen_has_folder(struct jc_cache *cache)
+{
+    int writes = JC_CACHE_READ_WRITE;
+    if (jc_folder_is_in_place(&cache->folder))
+        return true;
+    if (atomic_load_explicit(&cache->state, memory_order_relaxed) != writes)
+        return false;
+    // Release: the reason is for who sees the state.
+    atomic_store_explicit(&cache->reason, cache->moved_reason, memory_order_release);
+    if (atomic_compare_exchange_strong_explicit(&cache->state, &writes, JC_CACHE_READ_ONLY,
+                                                memory_order_release, memory_order_relaxed))
+        jc_log(&cache->log, JC_LOG_WARNING, "the cache is only read from now on: %s",
+               cache->moved_reason);
+    return false;
+}
+
 bool jc_reopen(struct jc_cache *cache)
 {
     struct jc_list *replaced = NULL;
@@ -50,7 +67,10 @@ bool jc_reopen(struct jc_cache *cache)
         nanosleep(&(struct timespec){.tv_nsec = DRAIN_STEP_NS}, NULL);
     }
     jc_list_unref(replaced);
-    return !atomic_load_explicit(&cache->reopen, memory_order_acquire);
+    bool open = !atomic_load_explicit(&cache->reopen, memory_order_acquire);
+    if (!open && jc_cache_state_now(cache) == JC_CACHE_READ_WRITE)
+        jc_reopen_has_folder(cache);
+    return open;
 }
 
 enum jc_result jc_reopen_shared(struct jc_cache *cache, uint64_t wait_ns)
@@ -67,7 +87,8 @@ enum jc_result jc_reopen_shared(struct jc_cache *cache, uint64_t wait_ns)
 enum jc_result jc_reopen_exclusive(struct jc_cache *cache, uint64_t wait_ns)
 {
     // A second time, for a file that was gone.
-    for (unsigned attempt = 0; attempt < 2 && jc_reopen(cache); attempt++) {
+    bool there = jc_reopen_has_folder(cache);
+    for (unsigned attempt = 0; attempt < 2 && there && jc_reopen(cache); attempt++) {
         enum jc_result result = jc_lock_exclusive(&cache->locks, &cache->locks.write, wait_ns);
         if (result != JC_ERROR_IO || errno != ESTALE)
             return result;

@@ -125,7 +125,7 @@ static bool stays(struct copy *copy, const uint8_t key[JC_STORED_KEY_BYTES])
     uint8_t *block;
     size_t shift, size;
     for (unsigned i = 0; i < copy->num_staying; i++) {
-        if (jc_segment_read(copy->list->segments[i], key, &block, &shift, &size) == JC_OK) {
+        if (jc_segment_read(copy->list->segments[i], true, key, &block, &shift, &size) == JC_OK) {
             free(block);
             return true;
         }
@@ -160,7 +160,7 @@ static void copy_record(struct copy *copy, struct jc_segment *from,
     uint8_t *block;
     size_t shift, size;
     if (copy->rc != 0 || jc_now_ns() > copy->deadline_ns || stays(copy, key) ||
-        jc_segment_read(from, key, &block, &shift, &size) != JC_OK)
+        jc_segment_read(from, false, key, &block, &shift, &size) != JC_OK)
         return;
     if (size + 4096 <= copy->room && is_live(block + shift, size)) {
         if (!copy->txn)
@@ -501,14 +501,19 @@ int jc_rotation_set_aside(struct jc_cache *cache, uint64_t deadline_ns)
     struct stat stat;
     pthread_mutex_lock(&cache->mutex);
     unsigned count = cache->num_bad;
+    bool lost = cache->lost;
     memcpy(bad, cache->bad, sizeof(bad));
     pthread_mutex_unlock(&cache->mutex);
-    if (count == 0)
+    if (count == 0 && !lost)
         return 0;
 
     int rc = begin_change(cache, true, deadline_ns);
     if (rc != 0)
         return rc;
+    if (lost)
+        snprintf(cache->notice, sizeof(cache->notice),
+                 "segments in %.200s were removed or replaced while in use; their records will be "
+                 "made again. To empty a cache, run `jitcache clear`", cache->folder.path);
     for (unsigned i = 0; i < count; i++) {
         jc_segment_name(name, bad[i].number);
         if (fstatat(cache->folder.fd, name, &stat, AT_SYMLINK_NOFOLLOW) != 0 ||

@@ -212,6 +212,7 @@ enum jc_result jc_segment_open(int fd, const char *path, unsigned number, bool b
         goto unref;
     segment->dev = ours.st_dev;
     segment->ino = ours.st_ino;
+    segment->linked = !base && ours.st_nlink > 0;
     segment->page_size = meta.page_size;
     result = open_env(segment, path, &meta);
     if (result != JC_OK)
@@ -257,27 +258,33 @@ static void set_condition(struct jc_segment *segment, enum jc_segment_condition 
     atomic_store_explicit(&segment->condition, condition, memory_order_relaxed);
 }
 
-bool jc_segment_is_long_enough(MDB_env *env, int fd, uint32_t page_size, uint64_t *file_bytes)
+bool jc_segment_is_long_enough(MDB_env *env, const struct stat *file, uint32_t page_size)
 {
-    struct stat stat;
     MDB_envinfo info;
-    if (fstat(fd, &stat) != 0 || stat.st_size < 2 * (off_t) page_size ||
-        mdb_env_info(env, &info) != 0 || info.me_last_pgno >= (uint64_t) stat.st_size / page_size)
-        return false;
-    *file_bytes = (uint64_t) stat.st_size;
-    return true;
+    return file->st_size >= 2 * (off_t) page_size && mdb_env_info(env, &info) == 0 &&
+           info.me_last_pgno < (uint64_t) file->st_size / page_size;
 }
 
 // LMDB follows page numbers into its map without looking where the file ends, which is SIGBUS in a
 // file that something has cut off. So before each transaction: is all that is in use still there?
-static enum jc_result begin(struct jc_segment *segment, uint64_t *file_bytes, MDB_txn **txn)
+// The same call says whether the file is, for what is found in one that is not is lost to others.
+static enum jc_result begin(struct jc_segment *segment, bool listed, uint64_t *file_bytes,
+                            MDB_txn **txn)
 {
-    if (atomic_load_explicit(&segment->condition, memory_order_relaxed) != JC_SEGMENT_GOOD)
+    struct stat file;
+    int condition = atomic_load_explicit(&segment->condition, memory_order_relaxed);
+    if (condition != JC_SEGMENT_GOOD && (listed || condition != JC_SEGMENT_GONE))
         return JC_ERROR_NOT_FOUND;
-    if (!jc_segment_is_long_enough(segment->env, segment->fd, segment->page_size, file_bytes)) {
+    bool known = fstat(segment->fd, &file) == 0;
+    if (known && listed && segment->linked && file.st_nlink == 0) {
+        set_condition(segment, JC_SEGMENT_GONE);
+        return JC_ERROR_NOT_FOUND;
+    }
+    if (!known || !jc_segment_is_long_enough(segment->env, &file, segment->page_size)) {
         set_condition(segment, JC_SEGMENT_BAD);
         return JC_ERROR_NOT_FOUND;
     }
+    *file_bytes = (uint64_t) file.st_size;
     int rc = mdb_txn_begin(segment->env, NULL, MDB_RDONLY, txn);
     if (rc == 0)
         return JC_OK;
@@ -337,12 +344,13 @@ static enum jc_result read_record(struct jc_segment *segment, MDB_txn *txn, uint
     return JC_ERROR_NOT_FOUND;
 }
 
-enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_STORED_KEY_BYTES],
-                               uint8_t **block, size_t *shift, size_t *size)
+enum jc_result jc_segment_read(struct jc_segment *segment, bool listed,
+                               const uint8_t key[JC_STORED_KEY_BYTES], uint8_t **block,
+                               size_t *shift, size_t *size)
 {
     MDB_txn *txn;
     uint64_t file_bytes;
-    enum jc_result result = begin(segment, &file_bytes, &txn);
+    enum jc_result result = begin(segment, listed, &file_bytes, &txn);
     if (result != JC_OK)
         return result;
     result = read_record(segment, txn, file_bytes, key, false, block, shift, size);
@@ -357,7 +365,7 @@ size_t jc_segment_read_several(struct jc_segment *segment, struct jc_segment_sea
     uint64_t file_bytes;
     size_t done = 0;
     const struct jc_segment_search *before = NULL;
-    if (begin(segment, &file_bytes, &txn) != JC_OK)
+    if (begin(segment, true, &file_bytes, &txn) != JC_OK)
         return count;
     for (; done < count && *room > 0 && jc_now_ns() < deadline_ns; done++) {
         struct jc_segment_search *search = &searches[done];
@@ -413,7 +421,7 @@ enum jc_result jc_segment_entries(struct jc_segment *segment, const uint8_t *aft
     MDB_cursor *cursor;
     uint64_t file_bytes;
     *count = 0;
-    enum jc_result result = begin(segment, &file_bytes, &txn);
+    enum jc_result result = begin(segment, false, &file_bytes, &txn);
     if (result != JC_OK)
         return result == JC_ERROR_OUT_OF_MEMORY ? result : JC_OK;
     int rc = mdb_cursor_open(txn, segment->index, &cursor);
@@ -455,7 +463,7 @@ bool jc_segment_walk(struct jc_segment *segment)
     uint64_t file_bytes;
     uint8_t before[JC_STORED_KEY_BYTES] = {0}; // the header's key, the lowest
     bool good = false;
-    if (begin(segment, &file_bytes, &txn) != JC_OK)
+    if (begin(segment, false, &file_bytes, &txn) != JC_OK)
         return false;
     if (mdb_cursor_open(txn, segment->records, &records) != 0 ||
         mdb_cursor_open(txn, segment->index, &index) != 0)

@@ -7,7 +7,7 @@
 #include <lmdb.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
+#include <sys/stat.h>
 
 #include "meta.h"
 #include "record.h"
@@ -18,7 +18,8 @@
 enum jc_segment_condition {
     JC_SEGMENT_GOOD = 0,
     JC_SEGMENT_GROWN = 1, // beyond our map: open it again
-    JC_SEGMENT_BAD = 2    // its tree failed; it is not to be used again
+    JC_SEGMENT_BAD = 2,   // its tree failed; it is not to be used again
+    JC_SEGMENT_GONE = 3   // its file was taken out of the folder by somebody without our locks
 };
 
 struct jc_segment {
@@ -36,6 +37,7 @@ struct jc_segment {
     size_t map_size;
     uint8_t boot[16]; // in which it was last written without a sync; 0: it was brought to the disk
     bool settled;     // and has not been written since
+    bool linked;      // its file system counts names: at 0 the file is in no folder
     atomic_int condition;
 };
 
@@ -76,9 +78,11 @@ const uint8_t *jc_segment_map(const void *small_value, const struct jc_meta *met
 // Copies a record out, its payload at a multiple of 16 and followed by a NUL: it begins at
 // `*block` + `*shift`, and free(*block) releases it. Not checked yet, which needs no lock.
 // With D held. JC_ERROR_NOT_FOUND; JC_ERROR_CORRUPT: this record; JC_ERROR_OUT_OF_MEMORY. Look at
-// the condition after JC_ERROR_NOT_FOUND.
-enum jc_result jc_segment_read(struct jc_segment *segment, const uint8_t key[JC_STORED_KEY_BYTES],
-                               uint8_t **block, size_t *shift, size_t *size);
+// the condition after JC_ERROR_NOT_FOUND. `listed`: the segment is in the list as it is now, so its
+// file has to be in the folder; what is read from one that left the list may be unlinked.
+enum jc_result jc_segment_read(struct jc_segment *segment, bool listed,
+                               const uint8_t key[JC_STORED_KEY_BYTES], uint8_t **block,
+                               size_t *shift, size_t *size);
 
 // One of several records that are looked for together.
 struct jc_segment_search {
@@ -88,9 +92,9 @@ struct jc_segment_search {
     size_t shift, size;
 };
 
-// Copies out, in one transaction, those that are not found yet, as jc_segment_read does. It stops
-// when `deadline_ns` has passed or `*room` bytes are used up, of which it takes what it needs, and
-// answers how many of the searches it has looked at. With D held.
+// Copies out, in one transaction, those that are not found yet, as jc_segment_read does from a
+// segment that is listed. It stops when `deadline_ns` has passed or `*room` bytes are used up, of
+// which it takes what it needs, and answers how many of the searches it has looked at. With D held.
 size_t jc_segment_read_several(struct jc_segment *segment, struct jc_segment_search *searches,
                                size_t count, uint64_t deadline_ns, size_t *room);
 
@@ -105,7 +109,7 @@ uint64_t jc_segment_bytes(const struct jc_segment *segment);
 
 // Whether the file that LMDB has open is long enough for all that its meta pages say is in use:
 // beyond its end lies SIGBUS. With D or W held.
-bool jc_segment_is_long_enough(MDB_env *env, int fd, uint32_t page_size, uint64_t *file_bytes);
+bool jc_segment_is_long_enough(MDB_env *env, const struct stat *file, uint32_t page_size);
 
 // Walks both trees from end to end and compares them. It may crash on a damaged file: for a child
 // process.

@@ -199,8 +199,9 @@ void jc_writer_forget(struct jc_writer *writer)
 
 int jc_writer_begin(const struct jc_writer *writer, MDB_txn **txn)
 {
-    uint64_t file_bytes;
-    if (!jc_segment_is_long_enough(writer->env, writer->fd, writer->page_size, &file_bytes))
+    struct stat file;
+    if (fstat(writer->fd, &file) != 0 ||
+        !jc_segment_is_long_enough(writer->env, &file, writer->page_size))
         return MDB_CORRUPTED;
     return mdb_txn_begin(writer->env, NULL, 0, txn);
 }

@@ -1577,11 +1577,22 @@ static void a_limit_on_file_size_is_no_signal(void **state)
                 _exit(2);
         }
         jc_cache_destroy(&cache);
-        limit.rlim_cur = 1 << 20;
-        setrlimit(RLIMIT_FSIZE, &limit);
-        cache = open_cache();
-        _exit(info_of(cache).state == JC_CACHE_READ_ONLY && get(cache, "499") == JC_OK &&
-              strstr(info_of(cache).reason, "ulimit -f") ? 0 : 3);
+        static const struct {
+            rlim_t bytes;
+            const char *reason;
+        } limits[] = {{1 << 20, "larger than 1048576 bytes"}, {1024, "larger than 1024 bytes"},
+                      {0, "larger than 0 bytes"}};
+        for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+            limit.rlim_cur = limits[i].bytes;
+            setrlimit(RLIMIT_FSIZE, &limit);
+            cache = open_cache();
+            if (info_of(cache).state != JC_CACHE_READ_ONLY || get(cache, "499") != JC_OK ||
+                !strstr(info_of(cache).reason, limits[i].reason) ||
+                !strstr(info_of(cache).reason, "ulimit -f"))
+                _exit(3);
+            jc_cache_destroy(&cache);
+        }
+        _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/compile/job.h"
@@ -362,6 +363,51 @@ static void a_message_without_room_for_its_descriptors_is_no_fault_of_the_peer(v
     }
 }
 
+// In a child with a limit of its own: a write past one on file size is a signal otherwise.
+static void send_under_limit(int resource, rlim_t value, const char *limit_name)
+{
+    int status, sockets[2];
+    make_sockets(sockets);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit;
+        struct jc_error error;
+        struct jc_message message;
+        struct jc_buffer content = {0};
+        for (uint64_t i = 0; i < 1000; i++)
+            jc_buffer_u64(&content, i);
+        if (getrlimit(resource, &limit) != 0)
+            _exit(1);
+        struct rlimit tight = {.rlim_cur = value, .rlim_max = limit.rlim_max};
+        if (setrlimit(resource, &tight) != 0)
+            _exit(1);
+        if (jc_message_send(sockets[0], JC_MESSAGE_COMPILE, 1, 1, &content, -1, &error) !=
+                JC_ERROR_IO || !strstr(error.text, limit_name))
+            _exit(2);
+        // It passes with the limit, and the socket is as it was.
+        if (setrlimit(resource, &limit) != 0 ||
+            jc_message_send(sockets[0], JC_MESSAGE_COMPILE, 1, 2, &content, -1, &error) != JC_OK ||
+            jc_message_receive(sockets[1], &message, &error) != JC_OK || message.id != 2)
+            _exit(3);
+        jc_message_finish(&message);
+        jc_buffer_finish(&content);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(sockets[0]);
+    close(sockets[1]);
+}
+
+static void a_message_that_a_limit_keeps_back_names_it(void **state)
+{
+    (void) state;
+    send_under_limit(RLIMIT_NOFILE, 0, "ulimit -n");
+    send_under_limit(RLIMIT_FSIZE, 0, "ulimit -f");
+    send_under_limit(RLIMIT_FSIZE, 1024, "ulimit -f");
+    send_under_limit(RLIMIT_FSIZE, 7999, "ulimit -f");
+}
+
 // What a message of another version has beside it is not known; that it is of another one is.
 static void a_message_of_another_version_is_received(void **state)
 {
@@ -415,6 +461,7 @@ int main(void)
         cmocka_unit_test(what_is_no_message_is_refused),
         cmocka_unit_test(descriptors_that_belong_to_no_message_are_closed),
         cmocka_unit_test(a_message_without_room_for_its_descriptors_is_no_fault_of_the_peer),
+        cmocka_unit_test(a_message_that_a_limit_keeps_back_names_it),
         cmocka_unit_test(nothing_there_is_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

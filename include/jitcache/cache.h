@@ -139,9 +139,11 @@ JC_API void jc_record_finish(struct jc_record *record);
 
 // Stores a record; the first of two for one key and kind wins, unless it has expired, expires
 // before the second, or is damaged. JC_ERROR_CACHE: not writable, short of descriptors, or the lock
-// was not had within 2 s; counted, and `error` says which. JC_ERROR_LIMIT: larger than
-// JC_RECORD_MAX_BYTES or than a quarter of the budget allows. JC_ERROR_IO: the disk is full or
-// failing; the cache becomes read only for this process. Threads: safe.
+// was not had within 2 s; counted, and `error` says which. Also if the folder is no longer at its
+// path, where others look for it: the cache becomes read only for this process, which
+// jc_cache_info tells from what may pass. JC_ERROR_LIMIT: larger than JC_RECORD_MAX_BYTES or than a
+// quarter of the budget allows. JC_ERROR_IO: the disk is full or failing; the cache becomes read
+// only for this process. Threads: safe.
 JC_API enum jc_result jc_cache_insert(struct jc_cache *cache, const struct jc_record *record,
                                       struct jc_error *error);
 
@@ -185,7 +187,7 @@ struct jc_cache_info {
     uint64_t inserts, duplicates, dropped_writes, rotations;
 };
 
-// Threads: safe. Lists segments, so it may touch the disk.
+// Looks at the folder and its segments as they are now, so it may touch the disk. Threads: safe.
 JC_API void jc_cache_info(struct jc_cache *cache, struct jc_cache_info *info);
 
 // Whether a path is on a file system that other hosts share, or may share: a cache there is only

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -97,6 +98,36 @@ static enum jc_result send_packet(int socket, unsigned char packet[static JC_PAC
     return jc_fail(error, JC_ERROR_IO, "cannot send to the other end: %s", strerror(errno));
 }
 
+// Makes the file that a content travels in. -1 and an errno.
+static int make_content(const struct jc_buffer *content)
+{
+    // A write past this limit would not fail, it would end the engine with SIGXFSZ.
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && content->size > limit.rlim_cur) {
+        errno = EFBIG;
+        return -1;
+    }
+    int fd = memfd_create("jitcache-message", MFD_CLOEXEC);
+    if (fd < 0 || write_all(fd, content->data, content->size))
+        return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static enum jc_result fail_content(size_t size, struct jc_error *error)
+{
+    if (errno == EMFILE)
+        return jc_fail(error, JC_ERROR_IO, "cannot send a message: this process has no file"
+                       " descriptor left; raise its limit (ulimit -n)");
+    if (errno == EFBIG)
+        return jc_fail(error, JC_ERROR_IO, "cannot write a message of %zu bytes: files may not be"
+                       " that large here; raise the limit (ulimit -f)", size);
+    return jc_fail(error, JC_ERROR_IO, "cannot write a message of %zu bytes: %s", size,
+                   strerror(errno));
+}
+
 enum jc_result jc_message_send(int socket, enum jc_message_type type, uint32_t number, uint64_t id,
                                const struct jc_buffer *content, int kept, struct jc_error *error)
 {
@@ -111,15 +142,11 @@ enum jc_result jc_message_send(int socket, enum jc_message_type type, uint32_t n
         return jc_fail(error, JC_ERROR_LIMIT, "%zu bytes are more than one message carries, %llu",
                        content->size, (unsigned long long) JC_MESSAGE_MAX_BYTES);
 
-    enum jc_result result;
-    int beside[MAX_BESIDE] = {memfd_create("jitcache-message", MFD_CLOEXEC), kept};
-    if (beside[0] < 0 || !write_all(beside[0], content->data, content->size))
-        result = jc_fail(error, JC_ERROR_IO, "cannot write a message of %zu bytes: %s",
-                         content->size, strerror(errno));
-    else
-        result = send_packet(socket, packet, beside, kept < 0 ? 1 : 2, 0, error);
-    if (beside[0] >= 0)
-        close(beside[0]);
+    int beside[MAX_BESIDE] = {make_content(content), kept};
+    if (beside[0] < 0)
+        return fail_content(content->size, error);
+    enum jc_result result = send_packet(socket, packet, beside, kept < 0 ? 1 : 2, 0, error);
+    close(beside[0]);
     return result;
 }
 

@@ -1,5 +1,6 @@
 // Files that are unlinked, cut off, replaced or overwritten under processes that have them open:
-// nobody is to crash, to read anything wrong, or to write beside another.
+// nobody is to crash, to read anything wrong, or to write beside another, and what is stored
+// afterwards is there for all.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,9 +13,32 @@
 #include <sys/wait.h>
 
 #include "cache/cache.h"
+#include "cache/epoch.h"
 #include "record.h"
 #include "tests/entries.h"
 #include "tests/scratch.h"
+
+// Counts the lines that say something.
+struct said {
+    const char *what;
+    unsigned count;
+};
+
+static void hear(void *user, enum jc_log_level level, const char *line)
+{
+    (void) level;
+    struct said *said = user;
+    said->count += strstr(line, said->what) != NULL;
+}
+
+static struct jc_cache *open_with_log(struct said *said)
+{
+    struct jc_cache *cache;
+    struct jc_log log = {.write = hear, .user = said, .level = JC_LOG_WARNING};
+    assert_int_equal(jc_cache_create(jc_cache_params(.dir = scratch_path("c"), .log = &log,
+                                                     .max_bytes = 16 << 20), &cache, NULL), JC_OK);
+    return cache;
+}
 
 // These two give up with a signal, since children use them as well.
 static struct jc_cache *open_cache(bool read_only)
@@ -123,6 +147,13 @@ static void a_lock_file_that_is_cut_off_is_no_signal(void **state)
     }
 }
 
+static void expect_read_only(struct jc_cache *cache)
+{
+    struct jc_cache_info info = info_of(cache);
+    assert_int_equal(info.state, JC_CACHE_READ_ONLY);
+    assert_non_null(strstr(info.reason, "restart"));
+}
+
 static void a_folder_that_is_gone_is_told(void **state)
 {
     (void) state;
@@ -133,7 +164,12 @@ static void a_folder_that_is_gone_is_told(void **state)
     scratch_remove_tree(scratch_path("c"));
     assert_int_equal(record_put(cache, 2, &error), JC_ERROR_CACHE);
     assert_non_null(strstr(error.text, "restart"));
+    expect_read_only(cache);
+    assert_int_equal(record_put(cache, 2, &error), JC_ERROR_CACHE);
+    assert_non_null(strstr(error.text, "restart"));
     assert_int_equal(jc_cache_clear(cache, &error), JC_ERROR_CACHE);
+    assert_non_null(strstr(error.text, "restart"));
+    expect_read_only(cache);
     assert_int_equal(record_get(cache, 1), JC_ERROR_NOT_FOUND);
     assert_int_equal(count_entries(cache), 0);
 
@@ -150,9 +186,286 @@ static void a_folder_that_is_gone_is_told(void **state)
     jc_cache_destroy(&other);
 }
 
+static void move_folder(void)
+{
+    assert_int_equal(rename(scratch_path("c"), scratch_path("moved")), 0);
+}
+
+static void replace_folder(void)
+{
+    move_folder();
+    assert_int_equal(mkdir(scratch_path("c"), 0700), 0);
+}
+
+static void replace_folder_by_a_cache(void)
+{
+    move_folder();
+    struct jc_cache *other = open_cache(false);
+    store(other, 9);
+    jc_cache_destroy(&other);
+}
+
+static void remove_folder(void)
+{
+    scratch_remove_tree(scratch_path("c"));
+}
+
+static void store_nothing(struct jc_cache *cache)
+{
+    struct jc_error error;
+    assert_int_equal(record_put(cache, 2, &error), JC_ERROR_CACHE);
+    assert_non_null(strstr(error.text, "restart"));
+}
+
+static void find_nothing(struct jc_cache *cache)
+{
+    record_get(cache, 1);
+}
+
+// When readers look again whether the lock file is there.
+static void find_nothing_later(struct jc_cache *cache)
+{
+    atomic_store(&cache->locks.seen_ns, 0);
+    record_get(cache, 1);
+}
+
+static void ask(struct jc_cache *cache)
+{
+    expect_read_only(cache);
+}
+
+static void nothing_is_stored_where_nobody_finds_it(void **state)
+{
+    (void) state;
+    static const struct {
+        void (*meddle)(void);
+        void (*notice)(struct jc_cache *cache);
+    } ways[] = {
+        {move_folder, store_nothing}, {replace_folder, store_nothing},
+        {replace_folder_by_a_cache, store_nothing}, {remove_folder, store_nothing},
+        {move_folder, ask}, {replace_folder, ask}, {remove_folder, ask},
+        {remove_folder, find_nothing}, {remove_folder, find_nothing_later},
+    };
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        struct said said = {.what = "restart"};
+        struct jc_cache *cache = open_with_log(&said);
+        store(cache, 1);
+        ways[i].meddle();
+        ways[i].notice(cache);
+        assert_int_equal(said.count, 1);
+        expect_read_only(cache);
+        store_nothing(cache);
+        assert_int_equal(said.count, 1);
+        // What was there is as good as before.
+        if (ways[i].meddle != remove_folder)
+            assert_int_equal(record_get(cache, 1), JC_OK);
+        jc_cache_destroy(&cache);
+
+        // And what is there now has nothing to do with it.
+        struct jc_cache *other = open_cache(false);
+        assert_int_equal(count_entries(other), ways[i].meddle == replace_folder_by_a_cache);
+        assert_int_equal(info_of(other).corrupt, 0);
+        jc_cache_destroy(&other);
+        scratch_remove_tree(scratch_path("c"));
+        scratch_remove_tree(scratch_path("moved"));
+    }
+}
+
+static void a_folder_that_is_moved_and_linked_to_is_the_same(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache(false);
+    store(cache, 1);
+    move_folder();
+    assert_int_equal(symlink(scratch_path("moved"), scratch_path("c")), 0);
+    store(cache, 2);
+    assert_int_equal(info_of(cache).state, JC_CACHE_READ_WRITE);
+    jc_cache_destroy(&cache);
+    assert_int_equal(unlink(scratch_path("c")), 0);
+    assert_int_equal(rename(scratch_path("moved"), scratch_path("c")), 0);
+    cache = open_cache(false);
+    assert_int_equal(count_entries(cache), 2);
+    jc_cache_destroy(&cache);
+}
+
 // --- segments
 
 #define SEGMENT "c/jitcache-v1.0001.mdb"
+
+// What is done with each segment, by a program that takes no lock.
+static void unlink_segment(const char *path)
+{
+    assert_int_equal(unlink(path), 0);
+}
+
+static void move_segment(const char *path)
+{
+    char to[PATH_MAX];
+    snprintf(to, sizeof(to), "%s.away", path);
+    assert_int_equal(rename(path, to), 0);
+}
+
+static void cut_segment(const char *path)
+{
+    assert_int_equal(truncate(path, 0), 0);
+}
+
+static void replace_segment(const char *path)
+{
+    unlink_segment(path);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
+
+// Answers how many there were.
+static unsigned each_segment(void (*meddle)(const char *path))
+{
+    char name[32];
+    unsigned number = 1;
+    for (;; number++) {
+        snprintf(name, sizeof(name), "c/jitcache-v1.%04u.mdb", number);
+        if (access(scratch_path(name), F_OK) != 0)
+            return number - 1;
+        meddle(scratch_path(name));
+    }
+}
+
+enum { STORED = 900 }; // three segments
+
+static void what_is_stored_after_all_segments_are_gone_is_kept(void **state)
+{
+    (void) state;
+    static void (*const ways[])(const char *path) = {unlink_segment, move_segment, cut_segment,
+                                                     replace_segment};
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        for (unsigned first = 0; first < 2; first++) {
+            struct said said = {.what = "made again"};
+            struct jc_cache *a = open_with_log(&said), *b = open_cache(false);
+            struct jc_cache *reader = open_cache(true);
+            for (unsigned number = 0; number < STORED; number++)
+                store(a, number);
+            store(b, STORED);
+            assert_int_equal(record_get(reader, 1), JC_OK);
+            assert_in_range(each_segment(ways[i]), 3, 4);
+            // A new record, or one that was there: both are stored.
+            store(a, first == 0 ? 1000 : 1);
+            assert_true(said.count > 0);
+            store(b, first == 0 ? 1 : 1000);
+            struct jc_cache *later = open_cache(false);
+            struct jc_cache *caches[] = {a, b, reader, later};
+            for (size_t c = 0; c < 4; c++) {
+                assert_int_equal(record_get(caches[c], 1), JC_OK);
+                assert_int_equal(record_get(caches[c], 1000), JC_OK);
+                assert_int_equal(record_get(caches[c], 2), JC_ERROR_NOT_FOUND);
+                assert_int_equal(count_entries(caches[c]), 2);
+                assert_int_equal(info_of(caches[c]).segments, 1);
+            }
+            for (size_t c = 0; c < 4; c++)
+                jc_cache_destroy(&caches[c]);
+            scratch_remove_tree(scratch_path("c"));
+        }
+    }
+}
+
+static void a_look_up_misses_what_is_in_a_segment_that_is_gone(void **state)
+{
+    (void) state;
+    struct said said = {.what = "made again"};
+    struct jc_cache *cache = open_with_log(&said), *reader = open_cache(true);
+    for (unsigned number = 0; number < STORED; number++)
+        store(cache, number);
+    assert_int_equal(record_get(reader, 0), JC_OK);
+    assert_int_equal(record_get(reader, STORED - 1), JC_OK);
+    unlink_segment(scratch_path(SEGMENT));
+    uint64_t epoch = jc_cache_epoch(reader);
+    // The first records were in it, the last are in another.
+    assert_int_equal(record_get(cache, 0), JC_ERROR_NOT_FOUND);
+    assert_int_equal(record_get(reader, 0), JC_ERROR_NOT_FOUND);
+    assert_int_equal(record_get(cache, STORED - 1), JC_OK);
+    assert_int_equal(record_get(reader, STORED - 1), JC_OK);
+    assert_int_equal(said.count, 1);
+    // Which was told to the others as well.
+    assert_int_not_equal(jc_cache_epoch(reader), epoch);
+    store(cache, 0);
+    assert_int_equal(record_get(reader, 0), JC_OK);
+    assert_int_equal(said.count, 1);
+    jc_cache_destroy(&reader);
+    jc_cache_destroy(&cache);
+}
+
+static void the_epoch_changes_at_once_when_a_segment_is_gone(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache(false);
+    for (unsigned number = 0; number < STORED; number++)
+        store(cache, number);
+    uint64_t epoch = jc_cache_epoch(cache);
+    unlink_segment(scratch_path(SEGMENT));
+    assert_int_not_equal(jc_cache_epoch(cache), epoch);
+    jc_cache_destroy(&cache);
+}
+
+static void what_is_listed_is_in_the_folder(void **state)
+{
+    (void) state;
+    struct jc_cache *cache = open_cache(false), *reader = open_cache(true);
+    for (unsigned number = 0; number < STORED; number++)
+        store(cache, number);
+    assert_int_equal(count_entries(reader), STORED);
+    assert_int_equal(info_of(cache).segments, 3);
+    unlink_segment(scratch_path(SEGMENT));
+    struct jc_cache *later = open_cache(true);
+    unsigned left = count_entries(later);
+    assert_in_range(left, 1, STORED - 1);
+    assert_int_equal(count_entries(reader), left);
+    assert_int_equal(info_of(cache).segments, 2);
+    jc_cache_destroy(&later);
+    jc_cache_destroy(&reader);
+    jc_cache_destroy(&cache);
+}
+
+// The oldest segment was dropped, and its file unlinked, before the hit could be seen to.
+static void a_record_that_was_hit_is_copied_from_a_segment_that_others_dropped(void **state)
+{
+    (void) state;
+    struct jc_cache *a = open_cache(false), *b = open_cache(false);
+    struct jc_locks locks;
+    unsigned next = 0;
+    while (info_of(b).segments < JC_MAX_SEGMENTS)
+        store(b, next++);
+    jc_locks_init(&locks);
+    int fd = open(scratch_path("c/" JC_LOCK_FILE), O_RDWR | O_CLOEXEC);
+    assert_int_equal(jc_locks_open(&locks, fd, true, 0), JC_OK);
+    assert_int_equal(jc_lock_exclusive(&locks, &locks.write, 0), JC_OK);
+    assert_int_equal(record_get(a, 1), JC_OK);
+    jc_unlock_exclusive(&locks, &locks.write);
+    jc_locks_finish(&locks);
+    while (access(scratch_path(SEGMENT), F_OK) == 0)
+        store(b, next++);
+    assert_int_equal(record_get(b, 1), JC_ERROR_NOT_FOUND);
+    store(a, next);
+    assert_int_equal(record_get(b, 1), JC_OK);
+    assert_int_equal(record_get(b, 2), JC_ERROR_NOT_FOUND);
+    jc_cache_destroy(&b);
+    jc_cache_destroy(&a);
+}
+
+static void one_that_was_rotated_out_is_not_taken_for_removed(void **state)
+{
+    (void) state;
+    struct said said = {.what = "made again"};
+    struct jc_cache *a = open_with_log(&said), *b = open_with_log(&said);
+    for (unsigned number = 0; number < 4000; number++) {
+        store(number / 100 % 2 ? a : b, number);
+        if (number % 10 == 0) {
+            record_get(number / 100 % 2 ? b : a, number);
+            count_entries(number / 100 % 2 ? b : a);
+        }
+    }
+    assert_true(info_of(a).rotations + info_of(b).rotations > 4);
+    assert_int_equal(said.count, 0);
+    jc_cache_destroy(&b);
+    jc_cache_destroy(&a);
+}
 
 static void by_a_fifo(void)
 {
@@ -376,6 +689,14 @@ int main(void)
         TEST(a_lock_file_that_is_unlinked_is_made_again),
         TEST(a_lock_file_that_is_cut_off_is_no_signal),
         TEST(a_folder_that_is_gone_is_told),
+        TEST(nothing_is_stored_where_nobody_finds_it),
+        TEST(a_folder_that_is_moved_and_linked_to_is_the_same),
+        TEST(what_is_stored_after_all_segments_are_gone_is_kept),
+        TEST(a_look_up_misses_what_is_in_a_segment_that_is_gone),
+        TEST(the_epoch_changes_at_once_when_a_segment_is_gone),
+        TEST(what_is_listed_is_in_the_folder),
+        TEST(a_record_that_was_hit_is_copied_from_a_segment_that_others_dropped),
+        TEST(one_that_was_rotated_out_is_not_taken_for_removed),
         TEST(a_segment_that_is_replaced_under_an_open_cache_harms_nobody),
         TEST(closing_a_cache_whose_segment_was_cut_off_is_no_signal),
         TEST(a_meta_page_that_is_overwritten_under_an_open_cache_is_no_signal),
