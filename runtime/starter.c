@@ -8,8 +8,8 @@ static void *start(void *user)
 {
     struct jc_starter *starter = user;
     starter->result = jc_context_need_compiler(starter->context, starter->toolchain,
-                                               &starter->given_up, &starter->compiler, &starter->outdated,
-                                               &starter->error);
+                                               &starter->given_up, &starter->compiler,
+                                               &starter->outdated, &starter->error);
     atomic_store_explicit(&starter->done, true, memory_order_release);
     return NULL;
 }

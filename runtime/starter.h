@@ -31,7 +31,8 @@ void jc_starter_begin(struct jc_starter *starter, struct jc_context *context,
 bool jc_starter_is_done(const struct jc_starter *starter);
 
 // Waits for the end, and hands out what came of it. All but the first may be NULL; without a
-// `compiler` the start is given up. The errors of jc_context_need_compiler. Accepts one that is all zero: JC_ERROR_NOT_FOUND.
+// `compiler` the start is given up. The errors of jc_context_need_compiler. Accepts one that is all
+// zero: JC_ERROR_NOT_FOUND.
 enum jc_result jc_starter_finish(struct jc_starter *starter, struct jc_compiler **compiler,
                                  bool *outdated, struct jc_error *error);
 

@@ -403,7 +403,7 @@ enum jc_result jc_mailbox_take(struct jc_mailbox *mailbox, uint64_t wait_ns,
     mailbox->outstanding--;
     *answer = (struct jc_compiler_answer){
         .user = job->user, .job = job->answer, .lasting = job->lasting,
-        .limit_ns = job->limit_ns, .limit_bytes = job->limit_bytes};
+        .refused = job->refused, .limit_ns = job->limit_ns, .limit_bytes = job->limit_bytes};
     job->answer = (struct jc_job_answer){0};
     jc_compile_destroy(job);
     return JC_OK;

@@ -457,7 +457,7 @@ class Prewarming(harness.Case):
         run = subprocess.Popen([harness.COMMAND, *self.many(2)], env=self.env,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(run.kill)
-        while not self.workers_of(run):
+        while not any(b"silent" in each for each in self.left_running()):
             time.sleep(0.01)
         run.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(timeout=harness.LIMIT_S), 128 + signal.SIGTERM)
