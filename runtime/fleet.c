@@ -26,12 +26,12 @@ struct jc_aside {
     uint64_t look_ns;     // when to look in the cache, whoever compiles it
     uint64_t deadline_ns; // then it is compiled in any case
     struct jc_lead *followed; // a thread's of this process; NULL: none
-    bool orphan; // nobody compiles it, and there was no room for it here
+    bool no_room; // nobody compiles it, and there was no room for it here
 };
 
 // A variant that was begun. One that is being compiled comes back with the answer.
-struct jc_ship {
-    struct jc_ship *next;
+struct jc_begun {
+    struct jc_begun *next;
     struct jc_task task;
     uint64_t deadline_ns; // of awaiting others; 0: it was not put aside before
     bool alone; // nothing else was under way from its beginning on
@@ -47,7 +47,7 @@ void jc_fleet_state(const struct jc_fleet *fleet, struct jc_fleet_state *state)
         jc_compiler_state(fleet->compiler, &compiler);
     *state = (struct jc_fleet_state){.compiling = compiler.at_work};
     for (size_t i = 0; i < fleet->num_asides; i++)
-        state->awaited += !fleet->asides[i].orphan;
+        state->awaited += !fleet->asides[i].no_room;
 }
 
 enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error *error)
@@ -58,38 +58,38 @@ enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error
     return jc_fail(error, arrival->result, "%.*s", (int) size, arrival->text);
 }
 
-static void tell(struct jc_fleet *fleet, const struct jc_ship *ship, struct jc_arrival arrival)
+static void tell(struct jc_fleet *fleet, const struct jc_begun *one, struct jc_arrival arrival)
 {
-    arrival.task = &ship->task;
-    arrival.awaited = ship->deadline_ns != 0;
-    arrival.key = ship->errand.unit.key;
+    arrival.task = &one->task;
+    arrival.awaited = one->deadline_ns != 0;
+    arrival.key = one->errand.unit.key;
     arrival.text = arrival.text ? arrival.text : "";
     if (!fleet->params->tell(fleet->params->user, &arrival))
         fleet->stopped = true;
 }
 
-static void tell_failure(struct jc_fleet *fleet, const struct jc_ship *ship,
+static void tell_failure(struct jc_fleet *fleet, const struct jc_begun *one,
                          enum jc_result result, uint64_t elapsed_ns, struct jc_buffer *text)
 {
-    tell(fleet, ship, (struct jc_arrival){
+    tell(fleet, one, (struct jc_arrival){
         .fate = JC_FATE_FAILED, .result = result, .elapsed_ns = elapsed_ns,
         .text = text->failed ? "out of memory" : text->data});
     jc_buffer_finish(text);
 }
 
-static void tell_broken(struct jc_fleet *fleet, const struct jc_ship *ship,
+static void tell_broken(struct jc_fleet *fleet, const struct jc_begun *one,
                         enum jc_result result, const char *text)
 {
-    tell(fleet, ship,
+    tell(fleet, one,
          (struct jc_arrival){.fate = JC_FATE_BROKEN, .result = result, .text = text});
 }
 
 // --- one variant ---------------------------------------------------------------------------------
 
-static void ship_destroy(struct jc_ship *ship)
+static void begun_destroy(struct jc_begun *one)
 {
-    jc_errand_finish(&ship->errand);
-    free(ship);
+    jc_errand_finish(&one->errand);
+    free(one);
 }
 
 static struct jc_leads *leads_of(const struct jc_fleet *fleet)
@@ -98,7 +98,7 @@ static struct jc_leads *leads_of(const struct jc_fleet *fleet)
 }
 
 // `followed` is the aside's from here on.
-static void put_aside(struct jc_fleet *fleet, const struct jc_ship *ship, bool orphan,
+static void put_aside(struct jc_fleet *fleet, const struct jc_begun *one, bool no_room,
                       struct jc_lead *followed)
 {
     if (fleet->num_asides == fleet->max_asides) {
@@ -107,7 +107,7 @@ static void put_aside(struct jc_fleet *fleet, const struct jc_ship *ship, bool o
         if (!grown) {
             if (followed)
                 jc_lead_leave(leads_of(fleet), followed);
-            tell_broken(fleet, ship, JC_ERROR_OUT_OF_MEMORY, "out of memory");
+            tell_broken(fleet, one, JC_ERROR_OUT_OF_MEMORY, "out of memory");
             return;
         }
         fleet->asides = grown;
@@ -117,38 +117,38 @@ static void put_aside(struct jc_fleet *fleet, const struct jc_ship *ship, bool o
     if (fleet->num_asides == 0)
         fleet->look_ns = now + jc_errand_pause_ns();
     fleet->asides[fleet->num_asides++] = (struct jc_aside){
-        .task = ship->task,
-        .key = ship->errand.unit.key,
+        .task = one->task,
+        .key = one->errand.unit.key,
         .look_ns = now + LOOK_NS,
-        .deadline_ns = ship->deadline_ns ? ship->deadline_ns
+        .deadline_ns = one->deadline_ns ? one->deadline_ns
                                          : jc_errand_deadline_ns(fleet->params->context),
         .followed = followed,
-        .orphan = orphan,
+        .no_room = no_room,
     };
 }
 
 // It does not compile, for this fleet or for the thread that it followed.
-static void arrive_failed(struct jc_fleet *fleet, struct jc_ship *ship,
+static void arrive_failed(struct jc_fleet *fleet, struct jc_begun *one,
                           const struct jc_compiler_answer *answer)
 {
-    struct jc_errand *errand = &ship->errand;
+    struct jc_errand *errand = &one->errand;
     struct jc_buffer text = {0};
     // Without the template's record the failure is not kept either, which matters little.
     jc_source_keep_template(errand->source, NULL);
     jc_outcome_fail(errand->source, &errand->unit, answer, &text);
     jc_errand_end(errand, answer);
-    tell_failure(fleet, ship, answer->job.result, answer->job.elapsed_ns, &text);
+    tell_failure(fleet, one, answer->job.result, answer->job.elapsed_ns, &text);
 }
 
-static void arrive_well(struct jc_fleet *fleet, struct jc_ship *ship,
+static void arrive_well(struct jc_fleet *fleet, struct jc_begun *one,
                         struct jc_compiler_answer *answer, bool own)
 {
-    struct jc_errand *errand = &ship->errand;
+    struct jc_errand *errand = &one->errand;
     struct jc_obtained obtained;
     uint64_t elapsed_ns = answer->job.elapsed_ns;
     jc_obtained_take(&obtained, &errand->unit, &answer->job);
     obtained.compiled = own;
-    tell(fleet, ship, (struct jc_arrival){
+    tell(fleet, one, (struct jc_arrival){
         .fate = own ? JC_FATE_COMPILED : JC_FATE_FOUND,
         .elapsed_ns = own ? elapsed_ns : 0,
         .obtained = &obtained,
@@ -157,10 +157,10 @@ static void arrive_well(struct jc_fleet *fleet, struct jc_ship *ship,
 }
 
 // Stores what was compiled, and lets go of the lead. False: it is told why that cannot be.
-static bool keep(struct jc_fleet *fleet, struct jc_ship *ship,
+static bool keep(struct jc_fleet *fleet, struct jc_begun *one,
                  const struct jc_compiler_answer *answer)
 {
-    struct jc_errand *errand = &ship->errand;
+    struct jc_errand *errand = &one->errand;
     struct jc_error error, refusal;
     enum jc_result result = JC_OK;
     jc_source_warn(errand->source, &answer->job);
@@ -174,33 +174,33 @@ static bool keep(struct jc_fleet *fleet, struct jc_ship *ship,
     // A cache that has become read only is the end of it all, and told as that.
     enum jc_result refused = jc_source_check_cache(errand->source, &refusal);
     if (refused != JC_OK)
-        tell_broken(fleet, ship, refused, refusal.text);
+        tell_broken(fleet, one, refused, refusal.text);
     else
-        tell(fleet, ship, (struct jc_arrival){
+        tell(fleet, one, (struct jc_arrival){
             .fate = JC_FATE_FAILED, .result = result, .elapsed_ns = answer->job.elapsed_ns,
             .text = error.text});
     return false;
 }
 
 // One variant has come back, or, unless it is our own, the thread that it followed is done.
-static void arrive(struct jc_fleet *fleet, struct jc_ship *ship,
+static void arrive(struct jc_fleet *fleet, struct jc_begun *one,
                    struct jc_compiler_answer *answer, bool own)
 {
     enum jc_result result = answer->job.result;
-    if (result == JC_ERROR_IO && !ship->alone) {
+    if (result == JC_ERROR_IO && !one->alone) {
         // No descriptor was left to send it or to have its answer, with so many under way.
         if (own)
             fleet->most = fleet->under_way > 1 ? fleet->under_way : 1;
-        put_aside(fleet, ship, true, NULL);
+        put_aside(fleet, one, true, NULL);
         return;
     }
     fleet->most += own && fleet->most < SIZE_MAX;
     if (result == JC_ERROR_TOOLCHAIN || answer->refused)
-        tell_broken(fleet, ship, result, answer->job.text);
+        tell_broken(fleet, one, result, answer->job.text);
     else if (result != JC_OK)
-        arrive_failed(fleet, ship, answer);
-    else if (!own || keep(fleet, ship, answer))
-        arrive_well(fleet, ship, answer, own);
+        arrive_failed(fleet, one, answer);
+    else if (!own || keep(fleet, one, answer))
+        arrive_well(fleet, one, answer, own);
 }
 
 static bool has_room(const struct jc_fleet *fleet)
@@ -210,96 +210,96 @@ static bool has_room(const struct jc_fleet *fleet)
 }
 
 // Tells what the cache knows of it. False: nothing, or not enough.
-static bool look(struct jc_fleet *fleet, struct jc_ship *ship)
+static bool look(struct jc_fleet *fleet, struct jc_begun *one)
 {
     const struct jc_fleet_params *params = fleet->params;
     struct jc_obtained obtained;
     struct jc_buffer text = {0};
     enum jc_result result =
-        jc_errand_look(&ship->errand, params->retry, params->remedy, &obtained, &text);
+        jc_errand_look(&one->errand, params->retry, params->remedy, &obtained, &text);
     if (result == JC_OK) {
-        tell(fleet, ship, (struct jc_arrival){.fate = JC_FATE_FOUND, .obtained = &obtained});
+        tell(fleet, one, (struct jc_arrival){.fate = JC_FATE_FOUND, .obtained = &obtained});
         jc_obtained_finish(&obtained);
     } else if (result == JC_ERROR_COMPILE || result == JC_ERROR_WORKER) {
-        tell_failure(fleet, ship, result, 0, &text);
+        tell_failure(fleet, one, result, 0, &text);
     } else if (result == JC_ERROR_OUT_OF_MEMORY) {
-        tell_broken(fleet, ship, result, "out of memory");
+        tell_broken(fleet, one, result, "out of memory");
     } else if (params->check) {
-        tell(fleet, ship, (struct jc_arrival){.fate = JC_FATE_MISSING});
+        tell(fleet, one, (struct jc_arrival){.fate = JC_FATE_MISSING});
     } else {
         return false;
     }
     return true;
 }
 
-static enum jc_result submit(struct jc_fleet *fleet, struct jc_ship *ship,
+static enum jc_result submit(struct jc_fleet *fleet, struct jc_begun *one,
                              struct jc_error *error)
 {
-    return jc_errand_submit(&ship->errand, fleet->compiler, &fleet->mailbox, ship, error);
+    return jc_errand_submit(&one->errand, fleet->compiler, &fleet->mailbox, one, error);
 }
 
-static void add_ship(struct jc_fleet *fleet, struct jc_ship *ship)
+static void add_under_way(struct jc_fleet *fleet, struct jc_begun *one)
 {
-    ship->alone = !fleet->ships;
-    if (fleet->ships)
-        fleet->ships->alone = false;
-    ship->next = fleet->ships;
-    fleet->ships = ship;
+    one->alone = !fleet->begun;
+    if (fleet->begun)
+        fleet->begun->alone = false;
+    one->next = fleet->begun;
+    fleet->begun = one;
     fleet->under_way++;
 }
 
-static void remove_ship(struct jc_fleet *fleet, const struct jc_ship *ship)
+static void remove_under_way(struct jc_fleet *fleet, const struct jc_begun *one)
 {
-    struct jc_ship **link = &fleet->ships;
-    while (*link != ship)
+    struct jc_begun **link = &fleet->begun;
+    while (*link != one)
         link = &(*link)->next;
-    *link = ship->next;
+    *link = one->next;
     fleet->under_way--;
 }
 
 // Sends it to the compiler. False: it is told why that cannot be.
-static bool depart(struct jc_fleet *fleet, struct jc_ship *ship)
+static bool send_off(struct jc_fleet *fleet, struct jc_begun *one)
 {
-    struct jc_source *source = ship->task.source;
+    struct jc_source *source = one->task.source;
     struct jc_error error;
     enum jc_result result = JC_OK;
     if (fleet->refusal != JC_OK) {
-        tell_broken(fleet, ship, fleet->refusal, fleet->refusal_error.text);
+        tell_broken(fleet, one, fleet->refusal, fleet->refusal_error.text);
         return false;
     }
     if (fleet->params->keep)
         result = jc_source_keep_template(source, &error);
     if (result == JC_OK && fleet->compiler)
-        result = submit(fleet, ship, &error);
+        result = submit(fleet, one, &error);
     else if (result == JC_OK)
         jc_starter_begin(&fleet->starter, fleet->params->context, source->toolchain);
     if (result == JC_OK)
-        add_ship(fleet, ship);
+        add_under_way(fleet, one);
     else
-        tell_broken(fleet, ship, result, error.text);
+        tell_broken(fleet, one, result, error.text);
     return result == JC_OK;
 }
 
 // The errand from where the cache knows nothing. False: it is not under way.
-static bool pursue(struct jc_fleet *fleet, struct jc_ship *ship)
+static bool pursue(struct jc_fleet *fleet, struct jc_begun *one)
 {
     if (!has_room(fleet)) {
-        put_aside(fleet, ship, true, NULL);
+        put_aside(fleet, one, true, NULL);
         return false;
     }
-    bool overdue = ship->deadline_ns && jc_now_ns() >= ship->deadline_ns;
-    enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&ship->errand);
+    bool overdue = one->deadline_ns && jc_now_ns() >= one->deadline_ns;
+    enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&one->errand);
     if (led == JC_ERROR_TIMEOUT) {
         bool follows = !fleet->params->keep;
-        put_aside(fleet, ship, false, follows ? jc_errand_follow(&ship->errand) : NULL);
+        put_aside(fleet, one, false, follows ? jc_errand_follow(&one->errand) : NULL);
         return false;
     }
     if (led == JC_ERROR_IO && fleet->under_way > 0) {
         fleet->most = fleet->under_way;
-        put_aside(fleet, ship, true, NULL);
+        put_aside(fleet, one, true, NULL);
         return false;
     }
-    return !look(fleet, ship) && depart(fleet, ship);
+    return !look(fleet, one) && send_off(fleet, one);
 }
 
 // Begins a variant, or begins it again, `deadline_ns` being what was noted of it then, and `answer`
@@ -307,25 +307,25 @@ static bool pursue(struct jc_fleet *fleet, struct jc_ship *ship)
 static void begin(struct jc_fleet *fleet, const struct jc_task *task, uint64_t deadline_ns,
                   struct jc_compiler_answer *answer)
 {
-    const struct jc_ship none = {.task = *task, .deadline_ns = deadline_ns};
-    struct jc_ship *ship = malloc(sizeof(*ship));
+    const struct jc_begun none = {.task = *task, .deadline_ns = deadline_ns};
+    struct jc_begun *one = malloc(sizeof(*one));
     struct jc_error error;
-    if (!ship) {
+    if (!one) {
         tell_broken(fleet, &none, JC_ERROR_OUT_OF_MEMORY, "out of memory");
         return;
     }
-    *ship = none;
-    enum jc_result result = jc_errand_init(&ship->errand, task->source, task->specialization,
+    *one = none;
+    enum jc_result result = jc_errand_init(&one->errand, task->source, task->specialization,
                                            task->arch, fleet->params->priority, &error);
-    bool sails = false;
+    bool goes_on = false;
     if (result != JC_OK)
-        tell_broken(fleet, ship, result, error.text);
+        tell_broken(fleet, one, result, error.text);
     else if (answer)
-        arrive(fleet, ship, answer, false);
+        arrive(fleet, one, answer, false);
     else
-        sails = !look(fleet, ship) && pursue(fleet, ship);
-    if (!sails)
-        ship_destroy(ship);
+        goes_on = !look(fleet, one) && pursue(fleet, one);
+    if (!goes_on)
+        begun_destroy(one);
 }
 
 // --- those that others compile -------------------------------------------------------------------
@@ -336,7 +336,7 @@ static bool is_due(struct jc_fleet *fleet, size_t index)
 {
     const struct jc_aside *aside = &fleet->asides[index];
     uint64_t now = jc_now_ns();
-    if (aside->orphan)
+    if (aside->no_room)
         return has_room(fleet);
     return (index == fleet->turn && now >= aside->look_ns) || now >= aside->deadline_ns
            || !jc_errand_is_led(fleet->params->context, &aside->key, fleet->params->priority);
@@ -407,39 +407,39 @@ static void wait_for_one(struct jc_fleet *fleet, uint64_t wait_ns)
     struct jc_compiler_answer answer;
     if (jc_mailbox_take(&fleet->mailbox, wait_ns, &answer) != JC_OK)
         return;
-    struct jc_ship *ship = answer.user;
-    remove_ship(fleet, ship);
-    arrive(fleet, ship, &answer, true);
-    ship_destroy(ship);
+    struct jc_begun *one = answer.user;
+    remove_under_way(fleet, one);
+    arrive(fleet, one, &answer, true);
+    begun_destroy(one);
     jc_job_answer_finish(&answer.job);
 }
 
-// Waits for the compiler, and gives it the ship that has been waiting too.
+// Waits for the compiler, and gives it the one that has been waiting too.
 static void wait_for_compiler(struct jc_fleet *fleet, uint64_t wait_ns)
 {
     if (!jc_starter_is_done(&fleet->starter)) {
         rest(wait_ns < START_PAUSE_NS ? wait_ns : START_PAUSE_NS);
         return;
     }
-    struct jc_ship *ship = fleet->ships;
+    struct jc_begun *one = fleet->begun;
     struct jc_error error;
     bool outdated;
     enum jc_result result =
         jc_starter_finish(&fleet->starter, &fleet->compiler, &outdated, &error);
     if (result == JC_OK) {
         jc_mailbox_init(&fleet->mailbox, fleet->compiler);
-        result = submit(fleet, ship, &error);
+        result = submit(fleet, one, &error);
     } else {
         if (outdated && !fleet->params->keep)
-            jc_source_refuse_outdated(ship->task.source, &error);
+            jc_source_refuse_outdated(one->task.source, &error);
         fleet->refusal = result;
         fleet->refusal_error = error;
     }
     if (result == JC_OK)
         return;
-    remove_ship(fleet, ship);
-    tell_broken(fleet, ship, result, error.text);
-    ship_destroy(ship);
+    remove_under_way(fleet, one);
+    tell_broken(fleet, one, result, error.text);
+    begun_destroy(one);
 }
 
 // Waits for whatever comes first: an answer, or the time to look or to tick.
@@ -478,9 +478,9 @@ static void finish(struct jc_fleet *fleet)
     jc_starter_finish(&fleet->starter, NULL, NULL, NULL);
     if (fleet->compiler)
         jc_mailbox_finish(&fleet->mailbox);
-    for (struct jc_ship *ship = fleet->ships, *next; ship; ship = next) {
-        next = ship->next;
-        ship_destroy(ship);
+    for (struct jc_begun *one = fleet->begun, *next; one; one = next) {
+        next = one->next;
+        begun_destroy(one);
     }
     for (size_t i = 0; i < fleet->num_asides; i++)
         if (fleet->asides[i].followed)

@@ -68,11 +68,11 @@ struct jc_fleet {
 
     struct jc_compiler *compiler; // NULL until something is to be compiled, and it has been started
     struct jc_mailbox mailbox;    // of the compiler
-    struct jc_starter starter;    // while one ship is there, which waits for the compiler
+    struct jc_starter starter;    // while one is under way, which waits for the compiler
     enum jc_result refusal;       // why there is no compiler, for all that come after
     struct jc_error refusal_error;
 
-    struct jc_ship *ships;
+    struct jc_begun *begun;
     size_t under_way;
     size_t most; // that may be, after descriptors ran out; one more for each that came back
 
