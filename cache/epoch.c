@@ -12,14 +12,18 @@
 //   how many numbers up to the newest segment's have none that can be read: so one that a program
 //     of the user removed, or one found damaged and not set aside yet, counts as well
 //   device, inode and size of each base segment, in the order given
-static uint64_t epoch_of(const struct jc_cache *cache, const struct jc_list *list)
+static uint64_t epoch_of(struct jc_cache *cache, const struct jc_list *list)
 {
     size_t size = 16 + 24 * (size_t) cache->num_base;
     uint8_t *bytes = malloc(size);
     if (!bytes)
         return 0;
     uint64_t newest = list->num_writable > 0 ? list->segments[0]->number : 0;
-    jc_store_u64(bytes, jc_locks_removals(&cache->locks));
+    // One that this process has missed, and not told the others yet, is about to be counted.
+    pthread_mutex_lock(&cache->mutex);
+    uint64_t lost = cache->lost;
+    pthread_mutex_unlock(&cache->mutex);
+    jc_store_u64(bytes, jc_locks_removals(&cache->locks) + lost);
     jc_store_u64(bytes + 8, newest - list->num_writable);
     for (unsigned i = 0; i < cache->num_base; i++) {
         uint8_t *at = bytes + 16 + 24 * (size_t) i;

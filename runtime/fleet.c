@@ -120,8 +120,8 @@ static void put_aside(struct jc_fleet *fleet, const struct jc_begun *one, bool n
         .task = one->task,
         .key = one->errand.unit.key,
         .look_ns = now + LOOK_NS,
-        .deadline_ns = one->deadline_ns ? one->deadline_ns
-                                         : jc_errand_deadline_ns(fleet->params->context),
+        .deadline_ns = one->deadline_ns || no_room ? one->deadline_ns
+                                                   : jc_errand_deadline_ns(fleet->params->context),
         .followed = followed,
         .no_room = no_room,
     };

@@ -18,6 +18,7 @@ struct sweep {
     const char *arch;
     struct jc_coverage coverage;
     size_t present; // variants that are known to be in the cache
+    bool *failed;   // for each variant; NULL: none did
     bool vouched;   // all are, by the coverage
 };
 
@@ -80,6 +81,15 @@ static void count(struct jc_prewarm_report *report, enum jc_prewarm_outcome outc
     report->failed += outcome == JC_PREWARM_FAILED;
 }
 
+// So that one that failed is not missed in the end. Out of memory it may be.
+static void note_failed(struct sweep *sweep, size_t index)
+{
+    if (!sweep->failed)
+        sweep->failed = calloc(sweep->batch->num_variants, sizeof(*sweep->failed));
+    if (sweep->failed)
+        sweep->failed[index] = true;
+}
+
 // What became of a variant. Ends all of it only where the next one would fare no better.
 static bool tell(void *user, const struct jc_arrival *arrival)
 {
@@ -97,7 +107,10 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         return false;
     }
     enum jc_prewarm_outcome outcome = outcomes[arrival->fate];
-    if (prewarm->again && outcome != JC_PREWARM_MISSING)
+    if (outcome == JC_PREWARM_FAILED)
+        note_failed(sweep, arrival->task->index);
+    bool failed = sweep->failed && sweep->failed[arrival->task->index];
+    if (prewarm->again && (outcome != JC_PREWARM_MISSING || failed))
         return true; // it has been told
     count(prewarm->report, outcome, arrival->awaited);
     count(batch->report, outcome, arrival->awaited);
@@ -289,8 +302,10 @@ static enum jc_result work(struct prewarm *prewarm)
 
 static void finish(struct prewarm *prewarm)
 {
-    for (size_t i = 0; i < prewarm->num_sweeps; i++)
+    for (size_t i = 0; i < prewarm->num_sweeps; i++) {
         jc_coverage_finish(&prewarm->sweeps[i].coverage);
+        free(prewarm->sweeps[i].failed);
+    }
     free(prewarm->sweeps);
     free(prewarm->selected);
 }

@@ -1140,6 +1140,24 @@ static void time_in_which_everything_was_frozen_is_nobodys_fault(void **state)
     assert_true(frozen.well);
 }
 
+static void many_launches_start_no_more_workers_than_may_be(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    act("hang", false, mark, count);
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){.max_workers = 1});
+    for (int i = 0; i < 12; i++)
+        submit_to(compiler, &mailbox, kernel, JC_PRIORITY_LAUNCH, NULL);
+    wait_at_work(compiler, 2); // one that may be, and one because launches do not wait for that
+    struct jc_compiler_state now;
+    poll(NULL, 0, 300);
+    jc_compiler_state(compiler, &now);
+    assert_int_equal(now.workers, 2);
+    destroy(&compiler);
+    assert_no_child_is_left();
+    stop_acting(mark, count);
+}
+
 struct side {
     struct jc_compiler *compiler;
     bool well;
@@ -1254,6 +1272,7 @@ int main(void)
         cmocka_unit_test(an_answer_says_which_limit_was_too_small),
         cmocka_unit_test(a_stopped_process_with_all_slots_costs_a_moment_not_each_job_one),
         cmocka_unit_test(time_in_which_everything_was_frozen_is_nobodys_fault),
+        cmocka_unit_test(many_launches_start_no_more_workers_than_may_be),
         cmocka_unit_test(threads_may_compile_side_by_side),
         cmocka_unit_test(resources_are_read_for_the_right_function),
     };

@@ -208,7 +208,9 @@ static void begin_anew(struct jc_tally *tally)
 
 bool jc_tally_add(struct jc_tally *tally, const struct jc_prewarm_event *event)
 {
-    if (event->done <= tally->last_done)
+    // What is missing at the end of a run has been done before.
+    bool stays = event->done == tally->last_done && event->outcome == JC_PREWARM_MISSING;
+    if (event->done <= tally->last_done && !stays)
         begin_anew(tally);
     tally->last_done = event->done;
     struct jc_tally_row *row = find_row(tally, event->tmpl);

@@ -205,7 +205,7 @@ JC_API enum jc_result jc_context_prewarm_all(struct jc_context *context,
 // the cache, whatever their keys are for the NVRTC and architectures of now. What cannot be read
 // back, or is for an architecture that this NVRTC does not know, is logged and passed over, and an
 // error only if nothing is left. JC_ERROR_NOT_FOUND: the cache has no template, or nothing with
-// that key, or without `retry` nothing but what failed.
+// that key, or without `retry` nothing with it but what failed.
 JC_API enum jc_result jc_context_prewarm_cached(struct jc_context *context,
                                                 const struct jc_prewarm_params *params,
                                                 struct jc_prewarm_report *report,

@@ -21,6 +21,9 @@
 #define END_TIMEOUT_NS (2 * SECOND_NS)
 #define GROW_AGAIN_NS SECOND_NS
 #define LOOK_AGAIN_NS (SECOND_NS / 200)
+
+// How long it is remembered that there were no slots, where nobody asked for one since.
+#define STARVED_FOR_NS (5 * SECOND_NS)
 #define LOOK_AT_MACHINE_NS (SECOND_NS / 10)
 #define MAX_ATTEMPTS 2
 
@@ -69,17 +72,28 @@ static unsigned count_slots(const struct jc_compiler *compiler)
     return count;
 }
 
+static void forget_wish(struct jc_compiler *compiler, enum jc_priority priority)
+{
+    if (compiler->wished[priority] && compiler->slots)
+        jc_slots_forget(compiler->slots, priority);
+    compiler->wished[priority] = false;
+}
+
 // A slot for work of a priority; -1: not now.
 static int take_slot(struct jc_compiler *compiler, enum jc_priority priority, uint64_t now)
 {
-    if (count_slots(compiler) >= compiler->limit)
+    if (count_slots(compiler) >= compiler->limit) {
+        forget_wish(compiler, priority);
         return -1;
+    }
     int slot = compiler->slots ? jc_slots_take(compiler->slots, compiler->limit, priority) : 0;
     compiler->wished[priority] = slot < 0;
+    bool remembered = compiler->starved_ns && now - compiler->refused_ns < STARVED_FOR_NS;
     if (slot >= 0)
         compiler->starved_ns = 0;
-    else if (compiler->starved_ns == 0)
+    else if (!remembered)
         compiler->starved_ns = now;
+    compiler->refused_ns = now;
     return slot;
 }
 
@@ -92,12 +106,9 @@ static void give_slot(struct jc_compiler *compiler, struct jc_worker *worker)
 
 static void forget_wishes(struct jc_compiler *compiler)
 {
-    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++) {
-        if (!compiler->wished[i] || compiler->queues[i].first)
-            continue;
-        jc_slots_forget(compiler->slots, i);
-        compiler->wished[i] = false;
-    }
+    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
+        if (!compiler->queues[i].first)
+            forget_wish(compiler, i);
 }
 
 // --- how a worker ends ---------------------------------------------------------------------------
@@ -346,6 +357,13 @@ static void tell_growth(struct jc_compiler *compiler, const char *text)
     log_later(compiler, line);
 }
 
+// Has the thread give out work again at that time, or sooner.
+static void look_at(struct jc_compiler *compiler, uint64_t ns)
+{
+    if (!compiler->look_ns || ns < compiler->look_ns)
+        compiler->look_ns = ns;
+}
+
 // Starts another for a job that has a slot; whether the slot has been put to use.
 static bool grow(struct jc_compiler *compiler, bool background, int slot, uint64_t now)
 {
@@ -354,12 +372,15 @@ static bool grow(struct jc_compiler *compiler, bool background, int slot, uint64
         if (compiler->outdated && !has_worker(compiler, background))
             fail_waiting(compiler, background, JC_ERROR_TOOLCHAIN, "NVRTC or its settings changed"
                          " while the program ran; start it again");
+        else if (now < compiler->grow_ns)
+            look_at(compiler, compiler->grow_ns);
         return false;
     }
     enum jc_result result = start_worker(compiler, background, slot, &error);
     if (result == JC_OK)
         return true;
     compiler->grow_ns = now + GROW_AGAIN_NS;
+    look_at(compiler, compiler->grow_ns);
     if (!has_worker(compiler, background))
         fail_waiting(compiler, background, result, error.text);
     else
@@ -424,7 +445,7 @@ static unsigned count_state(const struct jc_compiler *compiler, enum jc_worker_s
 struct round {
     struct jc_compiler *compiler;
     uint64_t now;
-    unsigned slotless;  // workers at work without a slot, their jobs having waited long enough
+    unsigned slotless;  // workers that work or start without a slot, after a wait for one
     size_t starting[2]; // workers that start, those for the background second
 };
 
@@ -459,8 +480,7 @@ static void look_again(struct jc_compiler *compiler, const struct jc_compile *jo
         if (job->priority != JC_PRIORITY_LAUNCH || look <= now)
             return;
     }
-    if (!compiler->look_ns || look < compiler->look_ns)
-        compiler->look_ns = look;
+    look_at(compiler, look);
 }
 
 // Gives the first job of a queue to a worker, or starts one for it. False: not now.
@@ -484,6 +504,7 @@ static bool dispatch_first(struct round *round, struct jc_queue *queue)
         if (!grown && slot >= 0 && compiler->slots)
             jc_slots_give(compiler->slots, slot);
         *starting += grown;
+        round->slotless += grown && slot < 0;
         return grown && *starting < queue->size;
     }
     round->slotless += slot < 0;
@@ -496,7 +517,8 @@ static unsigned count_slotless(const struct jc_compiler *compiler)
 {
     unsigned count = 0;
     for (const struct jc_worker *worker = compiler->workers; worker; worker = worker->next)
-        count += worker->slot < 0 && worker->state == JC_WORKER_BUSY;
+        count += worker->slot < 0
+            && (worker->state == JC_WORKER_BUSY || worker->state == JC_WORKER_STARTING);
     return count;
 }
 
@@ -779,11 +801,6 @@ void jc_pool_check(struct jc_compiler *compiler, uint64_t now)
 uint64_t jc_pool_next_ns(const struct jc_compiler *compiler)
 {
     uint64_t next = compiler->look_ns ? compiler->look_ns : UINT64_MAX;
-    bool waiting = false;
-    for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
-        waiting = waiting || compiler->queues[i].first;
-    if (waiting && compiler->grow_ns < next && compiler->grow_ns > jc_now_ns())
-        next = compiler->grow_ns;
     for (const struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
         uint64_t due = due_ns(compiler, worker);
         next = due < next ? due : next;

@@ -74,6 +74,7 @@ struct jc_compiler {
     uint64_t next_id;
     bool wished[JC_NUM_PRIORITIES]; // a wish for a slot is noted
     uint64_t starved_ns;   // since when the node has had no slot for this process; 0: it has
+    uint64_t refused_ns;   // when it last had none
     uint64_t grow_ns;      // no further worker before this: the last try failed
     uint64_t look_ns;      // when to look for a free slot again; 0: no need
     uint64_t looked_ns;    // when the machine was asked for its memory

@@ -415,15 +415,20 @@ class Prewarming(harness.Case):
 
     def test_what_is_taken_from_the_cache_meanwhile_is_told(self):
         before = self.forward()
-        run = subprocess.Popen([harness.COMMAND, *self.many(40), "-j", "1"], env=self.env,
-                               stdout=subprocess.PIPE, text=True)
+        bad = self.write("broken.cu", BROKEN)
+        words = [harness.COMMAND, *self.many(40), "-j", "1", "--param", "good=0", bad, "--json"]
+        run = subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(run.kill)
         self.wait_for_compiles(before + 10)
         self.run_command("clear", "--yes")
-        out = run.communicate(timeout=harness.LIMIT_S)[0]
-        self.assertEqual(run.returncode, 1, out)
-        self.assertRegex(out, r"40 planned, 0 hits, 40 compiled, \d+ missing, 0 failed")
-        self.assertIn("Run it again.", out)
+        report = json.loads(run.communicate(timeout=harness.LIMIT_S)[0])
+        self.assertEqual(run.returncode, 1, report)
+        self.assertEqual((report["compiled"], report["failed"], len(report["failures"])),
+                         (40, 1, 1))
+        self.assertGreater(report["missing"], 0)
+        self.assertEqual(len(report["missing_list"]), report["missing"])
+        self.assertEqual({each["kernel"] for each in report["missing_list"]}, {"many"})
         report = self.json(*self.many(40))
         self.assertEqual(report["hits"] + report["compiled"], 40)
         self.assertEqual(report["missing"], 0)
