@@ -269,8 +269,7 @@ static void wait_step(struct jc_lock *lock, bool for_thread, uint64_t now, uint6
 {
     if (for_thread) {
         uint64_t end = now + ASK_NS < deadline ? now + ASK_NS : deadline;
-        struct timespec until = {.tv_sec = (time_t) (end / 1000000000),
-                                 .tv_nsec = (long) (end % 1000000000)};
+        const struct timespec until = jc_timespec(end);
         pthread_cond_timedwait(&lock->freed, &lock->mutex, &until);
         return;
     }

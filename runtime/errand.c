@@ -222,8 +222,7 @@ void jc_lead_leave(struct jc_leads *leads, struct jc_lead *lead)
 
 void jc_lead_wait(struct jc_leads *leads, struct jc_lead *lead, uint64_t until_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t) (until_ns / UINT64_C(1000000000)),
-                                   .tv_nsec = (long) (until_ns % UINT64_C(1000000000))};
+    const struct timespec until = jc_timespec(until_ns);
     pthread_mutex_lock(&leads->lock);
     for (int status = 0; lead->unit && status == 0;)
         status = pthread_cond_timedwait(&leads->done, &leads->lock, &until);

@@ -42,7 +42,7 @@ struct jc_context_params {
     // calls, and from one of the library's own that watches the workers
     const struct jc_log *log;
     // JITCACHE_JOBS: how many compile workers there may be at a time; 0: as many as cores, memory
-    // and control group have room for. What runs for other processes of the node counts as well
+    // and control group have room for. What runs for other processes with the same cache counts too
     unsigned max_workers;
     uint64_t compile_max_bytes; // JITCACHE_COMPILE_BYTES: memory of one worker; 0: 8 GiB
     bool search; // look for NVRTC anew, whatever the cache remembers: for tools that tell it

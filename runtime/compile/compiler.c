@@ -145,12 +145,6 @@ static void init_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t) (ns / UINT64_C(1000000000)),
-                             .tv_nsec = (long) (ns % UINT64_C(1000000000))};
-}
-
 // So far off that nothing can be added to it that overflows.
 static uint64_t bounded(uint64_t ns)
 {
@@ -187,7 +181,7 @@ static enum jc_result wait_for_welcome(struct jc_compiler *compiler, const atomi
     // Relaxed: nothing else goes with it.
     while (!compiler->greeted && compiler->result == JC_OK
            && !(given_up && atomic_load_explicit(given_up, memory_order_relaxed))) {
-        const struct timespec until = timespec_of(jc_now_ns() + GIVE_UP_NS);
+        const struct timespec until = jc_timespec(jc_now_ns() + GIVE_UP_NS);
         pthread_cond_timedwait(&compiler->settled, &compiler->mutex, &until);
     }
     enum jc_result result = compiler->result;
@@ -391,7 +385,7 @@ enum jc_result jc_mailbox_take(struct jc_mailbox *mailbox, uint64_t wait_ns,
         return JC_ERROR_NOT_FOUND;
     uint64_t now = jc_now_ns();
     uint64_t end = wait_ns < UINT64_MAX / 2 - now ? now + wait_ns : UINT64_MAX / 2;
-    const struct timespec until = timespec_of(end);
+    const struct timespec until = jc_timespec(end);
     pthread_mutex_lock(&compiler->mutex);
     int status = 0;
     while (!mailbox->first && status == 0)

@@ -88,12 +88,12 @@ static int take_slot(struct jc_compiler *compiler, enum jc_priority priority, ui
     }
     int slot = compiler->slots ? jc_slots_take(compiler->slots, compiler->limit, priority) : 0;
     compiler->wished[priority] = slot < 0;
-    bool remembered = compiler->starved_ns && now - compiler->refused_ns < STARVED_FOR_NS;
+    bool remembered = compiler->starved_ns && now - compiler->asked_ns < STARVED_FOR_NS;
     if (slot >= 0)
         compiler->starved_ns = 0;
     else if (!remembered)
         compiler->starved_ns = now;
-    compiler->refused_ns = now;
+    compiler->asked_ns = now;
     return slot;
 }
 

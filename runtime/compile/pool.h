@@ -48,7 +48,7 @@ struct jc_compiler {
     uint64_t idle_ns;
     uint64_t silence_ns;
     bool secure;
-    struct jc_slots *slots; // NULL: `busy` alone is counted
+    struct jc_slots *slots; // NULL: this compiler counts alone
     const struct jc_log *log;
     int epoll; // holds `wake`, and the socket and the process of each worker
     int wake;  // an event counter: there is something new for the thread
@@ -74,9 +74,9 @@ struct jc_compiler {
     uint64_t next_id;
     bool wished[JC_NUM_PRIORITIES]; // a wish for a slot is noted
     uint64_t starved_ns;   // since when the node has had no slot for this process; 0: it has
-    uint64_t refused_ns;   // when it last had none
+    uint64_t asked_ns;     // when it last wanted one
     uint64_t grow_ns;      // no further worker before this: the last try failed
-    uint64_t look_ns;      // when to look for a free slot again; 0: no need
+    uint64_t look_ns;      // when to give out work again, whatever happens; 0: no need
     uint64_t looked_ns;    // when the machine was asked for its memory
     unsigned memory_room;  // how many more workers it had room for then
     char growth[160];      // what was last told of why there is no further worker
