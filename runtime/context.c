@@ -11,7 +11,9 @@
 #include "errand.h"
 #include "remembered.h"
 #include "runtime/compile/child.h"
+#include "runtime/launch/backlog.h"
 #include "runtime/launch/device.h"
+#include "runtime/launch/recorder.h"
 #include "runtime/template/template.h"
 
 #define DEFAULT_TIMEOUT_NS UINT64_C(300000000000)
@@ -72,7 +74,32 @@ static enum jc_result make_parts(struct jc_context *context, struct jc_error *er
         result = jc_leads_create(&context->leads, error);
     if (result == JC_OK)
         result = jc_slots_create(context->cache, &context->slots, error);
+    if (result == JC_OK)
+        result = jc_backlog_create(context, &context->backlog, error);
     return result;
+}
+
+static enum jc_result check_words(const struct jc_context_params *params, struct jc_error *error)
+{
+    if ((unsigned) params->policy > JC_POLICY_GENERIC)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_context_params: policy: %d is none; use enum jc_policy",
+                       (int) params->policy);
+    if ((unsigned) params->seal > JC_SEAL_FROZEN)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_context_params: seal: %d is none; use enum jc_seal",
+                       (int) params->seal);
+    return JC_OK;
+}
+
+static void keep_words(struct jc_context *context, const struct jc_context_params *params,
+                       const struct jc_environment *environment)
+{
+    context->policy = (enum jc_policy) first_number(params->policy, environment->policy,
+                                                    JC_POLICY_WAIT);
+    context->default_seal = (enum jc_seal) first_number(params->seal, environment->seal,
+                                                        JC_SEAL_LOG);
+    atomic_init(&context->seal, JC_SEAL_OPEN);
 }
 
 enum jc_result jc_context_create(const struct jc_context_params *given, struct jc_context **out,
@@ -85,6 +112,8 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     struct jc_environment environment;
     enum jc_result result =
         jc_params_copy(&params, sizeof(params), given, "jc_context_params", error);
+    if (result == JC_OK)
+        result = check_words(&params, error);
     if (result == JC_OK)
         result = jc_environment_read(&environment, error);
     if (result != JC_OK)
@@ -99,11 +128,15 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
         context->log = *params.log;
     if (environment.has_log)
         context->log.level = environment.log;
+    keep_words(context, &params, &environment);
     result = keep_compiler_params(context, &params, &environment, error);
     if (result == JC_OK)
         result = open_cache(context, &params, &environment, error);
     if (result == JC_OK)
         result = make_parts(context, error);
+    const char *record = first_of(params.record, environment.record);
+    if (result == JC_OK && record)
+        result = jc_recorder_create(record, &context->log, &context->recorder, error);
     if (result == JC_OK)
         *out = context;
     else
@@ -126,6 +159,8 @@ void jc_context_destroy(struct jc_context **out)
         return;
     struct jc_context *context = *out;
     *out = NULL;
+    jc_backlog_destroy(&context->backlog);
+    jc_recorder_destroy(&context->recorder);
     for (struct jc_device *device = context->devices, *next; device; device = next) {
         next = device->next;
         jc_device_destroy(&device);

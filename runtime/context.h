@@ -33,6 +33,8 @@ struct jc_context {
     uint64_t compile_max_bytes;
     unsigned max_workers; // 0: as the machine allows
     bool search;          // ask a worker for the toolchain, whatever the cache remembers
+    enum jc_policy policy;     // of kernels that leave it open
+    enum jc_seal default_seal; // what JC_SEAL_DEFAULT stands for
 
     struct jc_slots *slots;       // these three have locks of their own
     struct jc_includes *includes;
@@ -54,6 +56,15 @@ struct jc_context {
     pthread_mutex_t driver_lock;
     struct jc_driver driver; // without a library until it is needed
     struct jc_device *devices;
+
+    struct jc_recorder *recorder; // NULL: nothing is recorded
+    struct jc_backlog *backlog;
+
+    // What jc_context_seal_info tells. `seal` is written with release and read with acquire order:
+    // who sees it sees the backlog's thread started. The others are counts.
+    _Atomic(enum jc_seal) seal;
+    atomic_size_t num_kernels;
+    atomic_uint_fast64_t sealed_misses, sealed_compiles, sealed_loads;
 };
 
 // The toolchain for new keys: the one in use, else the one that the cache remembers and whose files

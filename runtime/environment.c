@@ -106,24 +106,64 @@ static enum jc_result read_timeout(struct jc_environment *environment, struct jc
                    " the seconds that one compile may take, such as 300 or 0.5", value);
 }
 
+// The index of a variable's value among some words; 0 where it is not set. Words that are NULL are
+// none. `words` says what it takes.
+static enum jc_result read_word(const char *name, const char *const *texts, size_t count,
+                                const char *words, unsigned *index, struct jc_error *error)
+{
+    const char *value = value_of(name);
+    *index = 0;
+    if (!value)
+        return JC_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (texts[i] && strcmp(value, texts[i]) == 0) {
+            *index = (unsigned) i;
+            return JC_OK;
+        }
+    }
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s is '%s'; it takes %s", name, value,
+                   words);
+}
+
 static enum jc_result read_log(struct jc_environment *environment, struct jc_error *error)
 {
     static const char *const levels[] = {
         [JC_LOG_NONE] = "none", [JC_LOG_ERROR] = "error", [JC_LOG_WARNING] = "warning",
         [JC_LOG_INFO] = "info", [JC_LOG_DEBUG] = "debug",
     };
-    const char *value = value_of("JITCACHE_LOG");
-    if (!value)
-        return JC_OK;
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
-        if (strcmp(value, levels[i]) == 0) {
-            environment->has_log = true;
-            environment->log = (enum jc_log_level) i;
-            return JC_OK;
-        }
-    }
-    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_LOG is '%s'; it takes none, error,"
-                   " warning, info or debug", value);
+    unsigned level;
+    enum jc_result result = read_word("JITCACHE_LOG", levels, sizeof(levels) / sizeof(levels[0]),
+                                      "none, error, warning, info or debug", &level, error);
+    environment->has_log = result == JC_OK && value_of("JITCACHE_LOG");
+    environment->log = (enum jc_log_level) level;
+    return result;
+}
+
+static enum jc_result read_policy(struct jc_environment *environment, struct jc_error *error)
+{
+    static const char *const policies[] = {
+        [JC_POLICY_WAIT] = "wait", [JC_POLICY_FAIL] = "fail", [JC_POLICY_GENERIC] = "generic",
+    };
+    unsigned policy;
+    enum jc_result result =
+        read_word("JITCACHE_POLICY", policies, sizeof(policies) / sizeof(policies[0]),
+                  "wait, generic or fail: what a call does whose variant is not loaded", &policy,
+                  error);
+    environment->policy = (enum jc_policy) policy;
+    return result;
+}
+
+static enum jc_result read_seal(struct jc_environment *environment, struct jc_error *error)
+{
+    static const char *const seals[] = {
+        [JC_SEAL_LOG] = "log", [JC_SEAL_FAIL] = "fail", [JC_SEAL_FROZEN] = "frozen",
+    };
+    unsigned seal;
+    enum jc_result result =
+        read_word("JITCACHE_SEAL", seals, sizeof(seals) / sizeof(seals[0]),
+                  "log, fail or frozen: what becomes of misses after the seal", &seal, error);
+    environment->seal = (enum jc_seal) seal;
+    return result;
 }
 
 enum jc_result jc_environment_read(struct jc_environment *environment, struct jc_error *error)
@@ -133,6 +173,7 @@ enum jc_result jc_environment_read(struct jc_environment *environment, struct jc
         .base = value_of("JITCACHE_BASE"),
         .nvrtc = value_of("JITCACHE_NVRTC"),
         .worker = value_of("JITCACHE_WORKER"),
+        .record = value_of("JITCACHE_RECORD"),
         .secure = getauxval(AT_SECURE) != 0,
     };
     enum jc_result result = read_switch("JITCACHE_DISABLE", &environment->disable, error);
@@ -150,5 +191,9 @@ enum jc_result jc_environment_read(struct jc_environment *environment, struct jc
         result = read_timeout(environment, error);
     if (result == JC_OK)
         result = read_log(environment, error);
+    if (result == JC_OK)
+        result = read_policy(environment, error);
+    if (result == JC_OK)
+        result = read_seal(environment, error);
     return result;
 }

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include <jitcache/result.h>
+#include <jitcache/policy.h>
 
 // Texts are those of the environment, NULL where a variable is not set or empty.
 struct jc_environment {
@@ -13,6 +13,7 @@ struct jc_environment {
     const char *base;   // JITCACHE_BASE
     const char *nvrtc;  // JITCACHE_NVRTC
     const char *worker; // JITCACHE_WORKER
+    const char *record; // JITCACHE_RECORD
     bool disable;       // JITCACHE_DISABLE
     bool read_only;     // JITCACHE_READONLY
     bool trust_group;   // JITCACHE_TRUST
@@ -20,6 +21,8 @@ struct jc_environment {
     unsigned jobs;      // JITCACHE_JOBS
     uint64_t compile_bytes;      // JITCACHE_COMPILE_BYTES
     uint64_t compile_timeout_ns; // JITCACHE_COMPILE_TIMEOUT
+    enum jc_policy policy; // JITCACHE_POLICY; JC_POLICY_DEFAULT: not set
+    enum jc_seal seal;     // JITCACHE_SEAL; JC_SEAL_DEFAULT: not set
     bool has_log;       // JITCACHE_LOG is set
     enum jc_log_level log;
     bool secure; // the program runs set-user-ID or set-group-ID: nothing was read

@@ -15,6 +15,7 @@
 
 #include <jitcache/cache.h>
 #include <jitcache/plan.h>
+#include <jitcache/policy.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,6 +47,11 @@ struct jc_context_params {
     unsigned max_workers;
     uint64_t compile_max_bytes; // JITCACHE_COMPILE_BYTES: memory of one worker; 0: 8 GiB
     bool search; // look for NVRTC anew, whatever the cache remembers: for tools that tell it
+    enum jc_policy policy; // JITCACHE_POLICY: of kernels that leave it open
+    enum jc_seal seal;     // JITCACHE_SEAL: what JC_SEAL_DEFAULT stands for
+    // JITCACHE_RECORD: a manifest to write down what kernels are made and what calls want of them,
+    // for `jitcache prewarm` to replay; see docs/manifest.md. Several processes may write one file.
+    const char *record;
 };
 #ifndef __cplusplus
 #define jc_context_params(...) \
@@ -53,6 +59,7 @@ struct jc_context_params {
 #endif
 
 // JC_ERROR_INVALID_ARGUMENT: a parameter or an environment variable that does not parse, by name.
+// JC_ERROR_IO: the file to record to cannot be written, or is no manifest of this version.
 // JC_ERROR_OUT_OF_MEMORY. An unusable cache is no failure: see jc_cache_create.
 // Environment variables are ignored in a program that runs set-user-ID or set-group-ID.
 // A context that is not destroyed may log until the process has ended, from the thread that watches

@@ -6,9 +6,11 @@
 //   plan.h      which variants a range of arguments can reach
 //   lint.h      what is wrong with a template though it compiles
 //   cache.h     what is kept on disk
+//   policy.h    what a call does whose variant is not loaded; the seal
 //   context.h   cache, toolchain and compile worker together; prewarm
 //   device.h    the CUDA driver and its GPUs
 //   kernel.h    what a program holds and launches
+//   safe_point.h  when variants made in the background are loaded, and begin to serve
 //
 // Every struct jc_..._params has zero as the default of each field. In C a macro of the same name
 // makes one in place, jc_template_params(.file = "k.cu"); C++ has no such literal: there, zero the
@@ -23,7 +25,9 @@
 #include <jitcache/kernel.h>
 #include <jitcache/lint.h>
 #include <jitcache/plan.h>
+#include <jitcache/policy.h>
 #include <jitcache/result.h>
+#include <jitcache/safe_point.h>
 #include <jitcache/template.h>
 
 #ifdef __cplusplus

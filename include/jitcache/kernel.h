@@ -3,11 +3,11 @@
 // A kernel is a template on one device, with the caller's parameters, arguments that are bound for
 // its life, and narrowed ranges. Behind it are variants, each compiled for what a call's arguments
 // show. The generic variant, right for every call, is loaded with the kernel; others are made by
-// jc_kernel_warmup, by jc_kernel_prepare, or by the first call that wants them.
+// jc_kernel_warmup, by jc_kernel_prepare, or because a call wants them.
 //
 // After that a launch finds its variant with a few loads: no lock, no allocation, no system call,
 // no clock, nothing written that another thread reads. What a call does whose variant is not loaded
-// is the kernel's policy.
+// is the kernel's policy, see policy.h.
 //
 // A call passes `args`, one pointer for each argument that is neither derived nor bound, in the
 // template's order. args[i] points to storage of exactly the declared type: 4 bytes for i32, 8 for
@@ -30,19 +30,6 @@ extern "C" {
 
 struct jc_kernel;
 
-// What a call does whose variant is not loaded.
-enum jc_policy {
-    JC_POLICY_DEFAULT = 0, // JC_POLICY_WAIT
-    JC_POLICY_WAIT = 1, // makes it first: reads it from the cache or compiles it, and loads it. If
-                        // that fails, a loaded variant that is right serves this and later calls,
-                        // counted, with one warning in the log
-    JC_POLICY_FAIL = 2  // JC_ERROR_NOT_READY
-};
-// Under every policy: while the stream is being captured nothing is compiled or loaded, and the
-// most specific loaded variant that is right serves the call. And a pointer that is less aligned
-// than its facet says makes no variant, unless the template says `align: either`: a loaded one
-// serves it, and the generic one always can.
-
 // A value that an argument has for the kernel's life.
 struct jc_binding {
     const char *argument;
@@ -57,7 +44,8 @@ struct jc_kernel_params {
     size_t num_bindings;
     const struct jc_setting *ranges; // narrower than the template's: what warmup covers
     size_t num_ranges;
-    enum jc_policy policy;
+    enum jc_policy policy; // JC_POLICY_DEFAULT: the context's
+    size_t max_variants; // that calls may ask for, beyond what was planned; 0: 16. See policy.h
 };
 #ifndef __cplusplus
 #define jc_kernel_params(...) \
@@ -73,13 +61,16 @@ struct jc_kernel_params {
 // JC_ERROR_LIMIT: a launch shape, or shared memory, that the device does not have.
 // JC_ERROR_DEVICE_MEMORY: no room for the machine code. JC_ERROR_DRIVER: the driver refuses it,
 // such as one too old for this NVRTC. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
-// JC_ERROR_EXPRESSION, JC_ERROR_OUT_OF_MEMORY. `*kernel` is NULL on failure. Threads: safe.
+// JC_ERROR_EXPRESSION, JC_ERROR_OUT_OF_MEMORY. JC_ERROR_NOT_READY: the context is sealed as frozen,
+// and its variant is not loaded. `*kernel` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
                                        const struct jc_kernel_params *params,
                                        struct jc_kernel **kernel, struct jc_error *error);
 
 // Accepts NULL content and clears the handle. What it loaded stays with the device until the
 // context is destroyed: CUDA graphs that use it go on, and the same kernel made again finds it.
+// What is being made for it in the background is given up, which takes a tenth of a second at most
+// where something is under way.
 // Threads: no other call on this kernel may be running.
 JC_API void jc_kernel_destroy(struct jc_kernel **kernel);
 
@@ -168,6 +159,12 @@ struct jc_kernel_info {
     uint64_t unaligned;      // of them, because of pointers less aligned than planned
     uint64_t captured_generic; // misses while a stream was being captured
     uint64_t load_ns;          // spent loading
+    uint64_t misses;   // calls whose variant was not loaded, under whatever policy
+    uint64_t queued;   // variants to be made in the background, because calls asked for them
+    uint64_t upgraded; // of them, those that serve
+    uint64_t storms;   // arguments, and dispatched parameters, that the storm guard stopped
+    // After jc_context_seal: kinds of call that were missed, variants compiled, variants loaded.
+    uint64_t sealed_misses, sealed_compiles, sealed_loads;
 };
 
 // All 0 without a kernel. Threads: safe.

@@ -31,6 +31,7 @@ struct jc_plan_params {
     size_t num_ranges;
     const char *const *without; // arguments whose do_not_specialize is ignored
     size_t num_without;
+    bool generic; // the generic variants alone, whatever calls reach: no ranges are needed
 };
 #ifndef __cplusplus
 #define jc_plan_params(...) \

@@ -10,6 +10,7 @@
 
 #include "scheme.h"
 #include "shape.h"
+#include "storm.h"
 #include "table.h"
 #include "runtime/source.h"
 
@@ -33,7 +34,7 @@ struct jc_kernel {
     _Alignas(JC_LINE) struct jc_device *device;
     const struct jc_template *tmpl;
     const char **fallback; // the generic variant's value of each parameter
-    enum jc_policy policy;
+    enum jc_policy policy; // not JC_POLICY_DEFAULT
     struct jc_table table;
     // Together with the table's root and what the scheme begins with: the line that launches read.
     int (*launch)(const struct jc_cu_launch_config *config, CUfunction function, void **arguments,
@@ -45,14 +46,17 @@ struct jc_kernel {
     size_t num_parameters, num_ranges;
 
     struct jc_source source;
+    const struct jc_variant *generic; // there as long as others can see the kernel
 
     // Held while a variant is loaded and listed, so that each is once; not while it is looked for
     // or compiled. Never held by a launch that does not make one. Taken before `lock` and the
     // device's.
     pthread_mutex_t making;
 
-    // Held for moments. Guards what follows, and writes to the table.
+    // Held for moments. Guards what follows, and writes to the table. A launch takes it only if it
+    // would not wait, but for one that makes its variant.
     pthread_mutex_t lock;
+    struct jc_storm storm;
     struct jc_variant *variants, **end; // in the order in which they were loaded
     struct jc_kernel_info counts;
 };
@@ -82,6 +86,22 @@ const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
 enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **variant,
                                 enum jc_result result, const struct jc_obtained *obtained,
                                 const struct jc_variant **out, struct jc_error *error);
+
+// And for who loads at one time and lists at another. Loading takes `making`, and counts what was
+// obtained, whatever `result` says of that; no launch sees the variant until it is listed. It is
+// then the kernel's, or another one of the same specialization was listed before: then it is
+// destroyed, and that one takes its place in `*variant`. JC_ERROR_OUT_OF_MEMORY: it was not listed.
+enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *variant,
+                              enum jc_result result, const struct jc_obtained *obtained,
+                              struct jc_error *error);
+enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant **variant,
+                              struct jc_error *error);
+
+// Logs that a variant could not be made, and which one serves its calls. Once for each.
+void jc_kernel_tell_failure(struct jc_kernel *kernel, const struct jc_error *error);
+
+// Logs what the storm guard has stopped and not told yet.
+void jc_kernel_tell_storm(struct jc_kernel *kernel);
 
 // Room for a specialization on the stack.
 struct jc_wanted {

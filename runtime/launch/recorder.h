@@ -1,0 +1,28 @@
+// The recorder: writes a manifest of what a running program makes and wants, see docs/manifest.md.
+//
+// Lines are appended whole, each once per process, and at once, so that whatever ends the program
+// leaves a manifest that can be replayed. Sources that came as text are written beside it, into a
+// folder of the same name with ".d" behind it. Several processes may record into one file.
+
+#ifndef JC_RECORDER_H
+#define JC_RECORDER_H
+
+#include "kernel.h"
+
+struct jc_recorder;
+
+// Opens the file, or makes it with its first line. `log` must outlive the recorder. JC_ERROR_IO: it
+// cannot be written, or is no manifest of this version; the text says what to do.
+// JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_recorder_create(const char *file, const struct jc_log *log,
+                                  struct jc_recorder **recorder, struct jc_error *error);
+void jc_recorder_destroy(struct jc_recorder **recorder);
+
+// Writes a line; see entry.h. The caller waits for the disk. What cannot be written is logged once,
+// and nothing is recorded after it. A recorder that is NULL records nothing. Threads: safe.
+void jc_recorder_generic(struct jc_recorder *recorder, const struct jc_kernel *kernel);
+void jc_recorder_warmup(struct jc_recorder *recorder, const struct jc_kernel *kernel);
+void jc_recorder_call(struct jc_recorder *recorder, const struct jc_kernel *kernel,
+                      const int64_t *values);
+
+#endif
