@@ -1,6 +1,8 @@
 #include "storm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache/report.h"
 #include "runtime/compile/buffer.h"
