@@ -650,7 +650,8 @@ static enum jc_result switch_to(struct jc_backlog *backlog, struct jc_upgrade **
                                 struct jc_error *error)
 {
     struct jc_kernel *kernel = (*link)->kernel;
-    enum jc_result result = jc_kernel_list(kernel, &(*link)->variant, error);
+    const struct jc_variant *listed;
+    enum jc_result result = jc_kernel_list(kernel, (*link)->variant, &listed, error);
     if (result != JC_OK)
         return result;
     pthread_mutex_lock(&kernel->lock);
