@@ -5,8 +5,8 @@
 //   JITCACHE_CUDA_COUNT  a file that gets, when the process ends, one line for each call that was
 //                        made: "cuModuleLoadData 3"
 //
-// counting_get tells of one call at any time, counting_real gives the other library. Functions that are got through cuGetProcAddress, as
-// the CUDA runtime does, are the other library's and not counted.
+// counting_get tells of one call at any time, counting_real gives the other library. Functions that
+// are got through cuGetProcAddress, as the CUDA runtime does, are the other one's and not counted.
 
 #include <dlfcn.h>
 #include <fcntl.h>
