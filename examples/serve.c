@@ -113,8 +113,8 @@ static void tell(const struct engine *engine)
     struct jc_seal_info seal;
     jc_kernel_info(engine->kernel, &info);
     jc_context_seal_info(engine->context, &seal);
-    printf("after the seal: %llu kinds of call missed, %llu compiled, %llu loaded; launches that "
-           "waited: 0\n", (unsigned long long) seal.misses, (unsigned long long) seal.compiles,
+    printf("after the seal: %llu kinds of call missed, %llu compiled, %llu loaded\n",
+           (unsigned long long) seal.misses, (unsigned long long) seal.compiles,
            (unsigned long long) seal.loads);
     printf("variants: %zu, %llu of them since the start\n", info.variants,
            (unsigned long long) info.upgraded);

@@ -197,7 +197,10 @@ static void a_sealed_engine_compiles_loads_and_looks_up_nothing(void **state)
     }
     take_tally(session, &after);
     assert_int_equal(counting_calls("cuLaunchKernelEx") - launched, launches);
-    assert_memory_equal(&before, &after, sizeof(before));
+    assert_int_equal(after.compiled - before.compiled, 0);
+    assert_int_equal(after.loaded - before.loaded, 0);
+    assert_int_equal(after.looked_up - before.looked_up, 0);
+    assert_memory_equal(&before.kernel, &after.kernel, sizeof(before.kernel));
     assert_int_equal(after.seal.misses + after.seal.compiles + after.seal.loads, 0);
     assert_int_equal(session->warnings, 0);
 }
@@ -227,8 +230,8 @@ static void a_seal_that_logs_serves_and_says_what_would_have_covered_it(void **s
     assert_int_equal(seal_info(session).misses, 1);
     assert_int_equal(seal_info(session).compiles, 1);
     assert_int_equal(seal_info(session).loads, 0);
-    assert_int_equal(session_warned(session, "serve --arch --range num_tokens=32", NULL)
-                         + session_warned(session, "serve --arch --range num_tokens=16", NULL), 1);
+    assert_int_equal(session_warned(session, "serve --arch --range num_tokens=16", NULL), 1);
+    assert_int_equal(session->warnings, 1);
     session_expect(session, safe_point(session, true, &report), JC_OK, "");
     assert_int_equal(report.loaded, 1);
     assert_int_equal(judge_kind(session, 1), SERVING_EXACT);
@@ -645,7 +648,7 @@ static void a_capture_stays_valid_while_variants_appear(void **state)
 // --- the storm guard -----------------------------------------------------------------------------
 
 // Folds the count of tokens by mistake, and a stable integer on purpose.
-#define FOLDED "  - {name: num_tokens, type: i32, facets: [value], range: \"[1, 65536]\"}\n"
+#define FOLDED "  - {name: num_tokens, type: i32, facets: [value], range: [1, 65536]}\n"
 static const char fold_format[] =
     "/*jitcache\n"
     "kernel: fold\n"
@@ -701,14 +704,13 @@ static void a_count_that_is_folded_by_mistake_is_stopped_and_named(void **state)
     for (int32_t n = 1; n <= 17; n++)
         launch_fold(session, n * 7);
     // The last of them got what is left without the count: the stable integer, folded.
-    size_t compiled = compiles();
-    assert_in_range(compiled, 16, 17);
+    assert_int_equal(compiles(), 17);
     for (int32_t n = 18; n <= 100; n++)
         launch_fold(session, n * 7);
     assert_int_equal(compiles(), 0);
     struct jc_kernel_info info = session_info(session);
     assert_int_equal(info.storms, 1);
-    assert_int_equal(info.variants, compiled + 1);
+    assert_int_equal(info.variants, 18);
     assert_int_equal(info.failures, 0);
     assert_int_equal(session->warnings, 1);
     read_advice(session, advice, sizeof(advice));
@@ -735,7 +737,7 @@ static void a_storm_in_the_background_is_stopped_too(void **state)
     for (int32_t n = 1; n <= 100; n++)
         launch_fold(session, n * 7);
     struct jc_kernel_info info = session_info(session);
-    assert_in_range(info.queued, 16, 17);
+    assert_int_equal(info.queued, 17);
     assert_int_equal(info.storms, 1);
     while (session_info(session).upgraded < info.queued) {
         gpu_check(gpu.cuStreamSynchronize(session->stream));
@@ -744,8 +746,8 @@ static void a_storm_in_the_background_is_stopped_too(void **state)
     }
     for (int32_t n = 1; n <= 100; n++)
         launch_fold(session, n * 7);
-    assert_int_equal(compiles(), info.queued);
-    assert_int_equal(session_info(session).queued, info.queued);
+    assert_int_equal(compiles(), 17);
+    assert_int_equal(session_info(session).queued, 17);
     assert_int_equal(session->warnings, 1);
     read_advice(session, advice, sizeof(advice));
 }
@@ -835,7 +837,7 @@ static void without_device_memory_the_generic_variant_goes_on(void **state)
     assert_int_equal(info.out_of_memory, 1);
     assert_int_equal(info.failures, 1);
     assert_int_equal(info.variants, 1);
-    assert_int_equal(session_warned(session, "hoard generic bytes", NULL), 1);
+    assert_int_equal(session_warned(session, "hoard memory bytes free", NULL), 1);
 
     // It is not tried again unless somebody says so.
     uint64_t loaded = counting_loads();
