@@ -472,6 +472,11 @@ static void tick(struct jc_fleet *fleet)
         fleet->stopped = true;
 }
 
+void jc_fleet_resume(struct jc_fleet *fleet)
+{
+    fleet->more = true;
+}
+
 // What is still under way is given up: nobody waits for it any more.
 static void finish(struct jc_fleet *fleet)
 {

@@ -52,7 +52,8 @@ struct jc_fleet_params {
     bool retry; // compile again what failed before and has not expired
     bool keep;  // what counts is that it is in the cache; otherwise, that it is here
     const char *remedy; // what tries again what failed before
-    // All of these on the thread that runs the fleet. The next variant; false: there is none left.
+    // All of these on the thread that runs the fleet. The next variant; false: there is none left,
+    // unless jc_fleet_resume says otherwise.
     bool (*next)(void *user, struct jc_task *task);
     // False stops, as it does of `tick`, which is called ten times a second and may be NULL.
     bool (*tell)(void *user, const struct jc_arrival *arrival);
@@ -85,6 +86,9 @@ struct jc_fleet {
 // Brings all of them. What is still under way when it is stopped is given up. `params` stays until
 // it returns. No lock is held meanwhile, and the fleet is to be thrown away after it.
 void jc_fleet_run(struct jc_fleet *fleet, const struct jc_fleet_params *params);
+
+// For those who are called: there is something to hand out again.
+void jc_fleet_resume(struct jc_fleet *fleet);
 
 // What it does right now, for those who are called; of one that is all zero, nothing.
 struct jc_fleet_state {

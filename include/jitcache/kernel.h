@@ -61,8 +61,8 @@ struct jc_kernel_params {
 // JC_ERROR_LIMIT: a launch shape, or shared memory, that the device does not have.
 // JC_ERROR_DEVICE_MEMORY: no room for the machine code. JC_ERROR_DRIVER: the driver refuses it,
 // such as one too old for this NVRTC. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
-// JC_ERROR_EXPRESSION, JC_ERROR_OUT_OF_MEMORY. JC_ERROR_NOT_READY: the context is sealed as frozen,
-// and its variant is not loaded. `*kernel` is NULL on failure. Threads: safe.
+// JC_ERROR_EXPRESSION, JC_ERROR_OUT_OF_MEMORY. JC_ERROR_NOT_READY: the context is sealed as frozen.
+// `*kernel` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
                                        const struct jc_kernel_params *params,
                                        struct jc_kernel **kernel, struct jc_error *error);
@@ -157,7 +157,8 @@ struct jc_kernel_info {
     uint64_t out_of_memory;  // of them, for want of device memory
     uint64_t stand_ins;      // kinds of call that another variant than their own serves
     uint64_t unaligned;      // of them, because of pointers less aligned than planned
-    uint64_t captured_generic; // misses while a stream was being captured
+    uint64_t captured_generic; // launches into a stream being captured for which the kernel has
+                               // no variant of their own yet: the graph keeps what served them
     uint64_t load_ns;          // spent loading
     uint64_t misses;   // calls whose variant was not loaded, under whatever policy
     uint64_t queued;   // variants to be made in the background, because calls asked for them

@@ -49,6 +49,10 @@ void jc_backlog_destroy(struct jc_backlog **backlog);
 // Starts the thread, unless it runs. JC_ERROR_IO: no thread is to be had. Threads: safe.
 enum jc_result jc_backlog_start(struct jc_backlog *backlog, struct jc_error *error);
 
+// Lets the thread look again at what is wanted: after the seal was lifted, which it may have waited
+// for. Threads: safe; takes no lock.
+void jc_backlog_wake(struct jc_backlog *backlog);
+
 // Takes over a wish. The thread was started before. Takes no lock, makes no system call that waits.
 // Threads: safe.
 void jc_backlog_push(struct jc_backlog *backlog, struct jc_wish *wish);
@@ -80,8 +84,8 @@ struct jc_upgrade {
 };
 
 // Only one thread is at a safe point of a device. False: another one is.
-bool jc_backlog_enter(struct jc_backlog *backlog, const struct jc_device *device);
-void jc_backlog_leave(struct jc_backlog *backlog, const struct jc_device *device);
+bool jc_backlog_enter(struct jc_backlog *backlog, struct jc_device *device);
+void jc_backlog_leave(struct jc_backlog *backlog, struct jc_device *device);
 
 // The next variant of the device that is to be loaded, of generations up to that one: the caller's,
 // until it says what became of it. NULL: nothing is left.

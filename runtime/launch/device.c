@@ -537,6 +537,76 @@ enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_p
     return result;
 }
 
+// --- before a load -------------------------------------------------------------------------------
+
+static enum jc_result refuse_stream(const struct jc_device *device, size_t index, int cu_result,
+                                    struct jc_error *error)
+{
+    int ordinal = device->info.ordinal;
+    if (cu_result == JC_CU_INVALID_HANDLE || cu_result == JC_CU_INVALID_CONTEXT)
+        jc_driver_fail(device->driver, cu_result, error,
+                       "streams[%zu] is not one of device %d, or was destroyed; pass streams of"
+                       " that device. Asking it", index, ordinal);
+    else
+        jc_driver_fail(device->driver, cu_result, error,
+                       "asking streams[%zu] of device %d whether it is idle", index, ordinal);
+    return JC_ERROR_DRIVER;
+}
+
+// The device's context is entered. A stream that is being captured is not to be queried, which
+// spoils its capture. The legacy default stream is as if captured while another one is that waits
+// for it.
+static enum jc_result ask_stream(const struct jc_device *device, CUstream stream, size_t index,
+                                 struct jc_error *error)
+{
+    int state = JC_CU_CAPTURE_NONE;
+    int status = device->driver->cuStreamIsCapturing(stream, &state);
+    if (status == JC_CU_CAPTURE_IMPLICIT || (status == JC_CU_SUCCESS && state != JC_CU_CAPTURE_NONE))
+        return jc_fail(error, JC_ERROR_NOT_READY,
+                       "device %d: streams[%zu] %s; call again when the capture has ended",
+                       device->info.ordinal, index,
+                       status == JC_CU_SUCCESS ? "is being captured"
+                                               : "is the legacy default stream, which takes part in"
+                                                 " the capture of another one");
+    if (status == JC_CU_SUCCESS)
+        status = device->driver->cuStreamQuery(stream);
+    if (status == JC_CU_NOT_READY)
+        return jc_fail(error, JC_ERROR_TIMEOUT, "device %d: streams[%zu] is at work",
+                       device->info.ordinal, index);
+    return status == JC_CU_SUCCESS ? JC_OK : refuse_stream(device, index, status, error);
+}
+
+static enum jc_result ask_streams(const struct jc_device *device, void *const *streams,
+                                  size_t num_streams, struct jc_error *error)
+{
+    struct scope scope;
+    int status = enter(device, &scope);
+    if (status != JC_CU_SUCCESS) {
+        jc_driver_fail(device->driver, status, error, "making the context of device %d current",
+                       device->info.ordinal);
+        return JC_ERROR_DRIVER;
+    }
+    enum jc_result result = JC_OK;
+    for (size_t i = 0; i < num_streams && result == JC_OK; i++)
+        result = ask_stream(device, streams[i], i, error);
+    leave(&scope);
+    return result;
+}
+
+enum jc_result jc_device_ask(struct jc_device *device, void *const *streams, size_t num_streams,
+                             struct jc_error *error)
+{
+    enum jc_result result = jc_driver_check_process(device->driver, error);
+    if (result != JC_OK)
+        return result;
+    // Another thread's load may wait for a kernel that does not end.
+    if (pthread_mutex_trylock(&device->lock) != 0)
+        return jc_fail(error, JC_ERROR_TIMEOUT, "device %d: another thread loads into it",
+                       device->info.ordinal);
+    pthread_mutex_unlock(&device->lock);
+    return ask_streams(device, streams, num_streams, error);
+}
+
 // --- launches ------------------------------------------------------------------------------------
 
 static enum jc_result check_current(const struct jc_device *device, struct jc_error *error)

@@ -42,6 +42,8 @@ struct jc_device {
     pthread_mutex_t lock; // guards the modules; held while one is loaded
     struct jc_module *modules, **slots; // all of them, and by key; the newest first in both
     size_t num_modules, num_slots;
+
+    bool at_safe_point; // a thread is, with this device; guarded by the backlog's mutex
 };
 
 // What a variant is, and what its launches may ask for.
@@ -81,6 +83,14 @@ enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_p
 // Whether a launch into the stream would be captured rather than run. JC_ERROR_DRIVER.
 enum jc_result jc_device_is_capturing(const struct jc_device *device, CUstream stream,
                                       bool *capturing, struct jc_error *error);
+
+// Whether a load would wait for nothing, as far as these streams, NULL for the legacy default one,
+// can tell. The thread's current context and capture mode are as before afterwards.
+// JC_ERROR_TIMEOUT: a stream is at work, or another thread loads into the device: ask again.
+// JC_ERROR_NOT_READY: a stream is being captured. The text says which. JC_ERROR_DRIVER: a stream is
+// not one of the device, or work in it failed; or this is a child of the process that has it.
+enum jc_result jc_device_ask(struct jc_device *device, void *const *streams, size_t num_streams,
+                             struct jc_error *error);
 
 // Fails with what a refused cuLaunchKernelEx means: no current context, that of another device, a
 // stream of another, a fork, or the driver's own words. `name` is the kernel's.

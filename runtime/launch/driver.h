@@ -39,6 +39,7 @@ enum {
     JC_CU_UNSUPPORTED_PTX_VERSION = 222,
     JC_CU_INVALID_HANDLE = 400,
     JC_CU_NOT_FOUND = 500,
+    JC_CU_NOT_READY = 600,
     JC_CU_ILLEGAL_ADDRESS = 700,
     JC_CU_LAUNCH_TIMEOUT = 702,
     JC_CU_CONTEXT_IS_DESTROYED = 709,
@@ -143,6 +144,7 @@ struct jc_cu_launch_config {
     X(cuFuncGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, CUfunction function)) \
     X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value)) \
     X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *status)) \
+    X(cuStreamQuery, "cuStreamQuery", (CUstream stream)) \
     X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
     X(cuLaunchKernelEx, "cuLaunchKernelEx", \
       (const struct jc_cu_launch_config *config, CUfunction function, void **arguments, \

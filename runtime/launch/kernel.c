@@ -5,8 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backlog.h"
 #include "cache/params.h"
 #include "cache/report.h"
+#include "entry.h"
+#include "recorder.h"
+#include "runtime/context.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/setting.h"
 #include "variant.h"
@@ -18,13 +22,28 @@ const char *jc_kernel_arch(const struct jc_kernel *kernel)
 
 // --- making a variant ----------------------------------------------------------------------------
 
+static enum jc_seal seal_of(const struct jc_kernel *kernel)
+{
+    // The other side is jc_context_seal.
+    return atomic_load_explicit(&kernel->device->context->seal, memory_order_acquire);
+}
+
+enum jc_result jc_kernel_check_frozen(const struct jc_kernel *kernel, struct jc_error *error)
+{
+    if (seal_of(kernel) != JC_SEAL_FROZEN)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_NOT_READY, "%s: a variant is not loaded, and the context is"
+                   " sealed as frozen: nothing is compiled or loaded any more. Make it before the"
+                   " seal, or lift that with jc_context_seal(context, JC_SEAL_OPEN)",
+                   kernel->tmpl->name);
+}
+
 // One that calls can want stands in the table, and the others are few.
-const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
-                                        const struct jc_specialization *of)
+const struct jc_variant *jc_kernel_find_locked(const struct jc_kernel *kernel,
+                                               const struct jc_specialization *of)
 {
     uint64_t words[JC_MAX_WORDS];
     bool wanted = jc_scheme_words(&kernel->scheme, of, words);
-    pthread_mutex_lock(&kernel->lock);
     jc_service service =
         wanted ? jc_table_find(&kernel->table, words, kernel->scheme.num_words) : 0;
     const struct jc_variant *variant = wanted ? NULL : kernel->variants;
@@ -32,13 +51,50 @@ const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
         variant = jc_service_variant(service);
     while (variant && !jc_specialization_same(&variant->specialization, of))
         variant = variant->next;
+    return variant;
+}
+
+const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
+                                        const struct jc_specialization *of)
+{
+    pthread_mutex_lock(&kernel->lock);
+    const struct jc_variant *variant = jc_kernel_find_locked(kernel, of);
     pthread_mutex_unlock(&kernel->lock);
     return variant;
 }
 
-static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *variant,
-                           const struct jc_obtained *obtained, const struct jc_module **module,
-                           struct jc_error *error)
+static void count_load(struct jc_kernel *kernel, bool from_cache, bool fresh, uint64_t elapsed_ns)
+{
+    struct jc_context *context = kernel->device->context;
+    bool sealed = fresh && seal_of(kernel) != JC_SEAL_OPEN;
+    pthread_mutex_lock(&kernel->lock);
+    kernel->counts.hits += from_cache;
+    kernel->counts.loads += fresh;
+    kernel->counts.sealed_loads += sealed;
+    kernel->counts.load_ns += elapsed_ns;
+    pthread_mutex_unlock(&kernel->lock);
+    atomic_fetch_add_explicit(&context->sealed_loads, sealed, memory_order_relaxed);
+}
+
+// Counts what became of one that was to be made. `obtained` may be NULL.
+static void count_made(struct jc_kernel *kernel, enum jc_result result,
+                       const struct jc_obtained *obtained)
+{
+    struct jc_context *context = kernel->device->context;
+    bool compiled = obtained && obtained->compiled;
+    bool sealed = compiled && seal_of(kernel) != JC_SEAL_OPEN;
+    pthread_mutex_lock(&kernel->lock);
+    kernel->counts.compiles += compiled;
+    kernel->counts.sealed_compiles += sealed;
+    kernel->counts.failures += result != JC_OK;
+    kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
+    pthread_mutex_unlock(&kernel->lock);
+    atomic_fetch_add_explicit(&context->sealed_compiles, sealed, memory_order_relaxed);
+}
+
+// `making` is held.
+static enum jc_result load(struct jc_kernel *kernel, struct jc_variant *variant,
+                           const struct jc_obtained *obtained, struct jc_error *error)
 {
     const struct jc_module_params params = {
         .tmpl = kernel->tmpl,
@@ -52,16 +108,13 @@ static enum jc_result load(struct jc_kernel *kernel, const struct jc_variant *va
         .dynamic_shared = jc_shape_dynamic_shared(&variant->shape),
         .large_cluster = jc_shape_has_large_cluster(&variant->shape),
     };
+    const struct jc_module *module = NULL;
     bool fresh = false;
     uint64_t elapsed_ns = 0;
     enum jc_result result =
-        jc_device_load(kernel->device, &params, module, &fresh, &elapsed_ns, error);
-    pthread_mutex_lock(&kernel->lock);
-    kernel->counts.hits += obtained->record.payload != NULL;
-    kernel->counts.loads += result == JC_OK && fresh;
-    kernel->counts.load_ns += elapsed_ns;
-    pthread_mutex_unlock(&kernel->lock);
-    return result;
+        jc_device_load(kernel->device, &params, &module, &fresh, &elapsed_ns, error);
+    count_load(kernel, obtained->record.payload != NULL, result == JC_OK && fresh, elapsed_ns);
+    return result == JC_OK ? jc_variant_bind(variant, module, error) : result;
 }
 
 struct newcomer {
@@ -81,7 +134,12 @@ static enum jc_result reconsider(void *user, const uint64_t *words, jc_service s
     if (!jc_variant_is_better(kernel, variant, jc_service_variant(service), words, of))
         return JC_OK;
     bool redispatch = jc_variant_redispatches(kernel, variant, of);
-    return jc_table_set(&kernel->table, words, jc_kernel_service(variant, true, redispatch), NULL);
+    // Unless it is what there will be for such calls, another one is still being made.
+    jc_storm_narrow(&kernel->storm, wanted.facets);
+    bool is_last = jc_specialization_same(&variant->specialization, of);
+    return jc_table_set(&kernel->table, words,
+                        jc_kernel_service(variant, true, redispatch) |
+                            (is_last ? 0 : service & JC_SERVICE_FOR_NOW), NULL);
 }
 
 jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, bool redispatch)
@@ -92,45 +150,71 @@ jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, b
            (redispatch ? JC_SERVICE_REDISPATCH : 0) | (plain ? JC_SERVICE_PLAIN : 0);
 }
 
-// From here on launches can see it.
+// From here on launches can see it. The lock is held.
 static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
                            struct jc_error *error)
 {
     uint64_t words[JC_MAX_WORDS];
     enum jc_result result = JC_OK;
-    pthread_mutex_lock(&kernel->lock);
     if (jc_scheme_words(&kernel->scheme, &variant->specialization, words))
         result = jc_table_set(&kernel->table, words, jc_kernel_service(variant, false, false),
                               error);
-    if (result == JC_OK) {
-        *kernel->end = variant;
-        kernel->end = &variant->next;
-        kernel->counts.variants++;
-        // Out of memory leaves a stand-in where it is, which is right too.
-        struct newcomer newcomer = {kernel, variant};
-        jc_table_visit_stand_ins(&kernel->table, reconsider, &newcomer);
-    }
+    if (result != JC_OK)
+        return result;
+    *kernel->end = variant;
+    kernel->end = &variant->next;
+    kernel->counts.variants++;
+    // Out of memory leaves a stand-in where it is, which is right too.
+    struct newcomer newcomer = {kernel, variant};
+    jc_table_visit_stand_ins(&kernel->table, reconsider, &newcomer);
+    return JC_OK;
+}
+
+enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *variant,
+                              const struct jc_variant **listed, struct jc_error *error)
+{
+    enum jc_result result = JC_OK;
+    pthread_mutex_lock(&kernel->lock);
+    *listed = jc_kernel_find_locked(kernel, &variant->specialization);
+    bool is_there = *listed;
+    if (!is_there)
+        result = list(kernel, variant, error);
+    if (!is_there && result == JC_OK)
+        *listed = variant;
     pthread_mutex_unlock(&kernel->lock);
+    if (is_there)
+        jc_variant_destroy(&variant);
     return result;
 }
 
-// Loads what was obtained, and lists it. Another thread may have been quicker; then what it listed
-// is in `*out`, and `variant` not needed.
-static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant *variant,
+enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *variant,
+                              enum jc_result result, const struct jc_obtained *obtained,
+                              struct jc_error *error)
+{
+    if (result == JC_OK) {
+        pthread_mutex_lock(&kernel->making);
+        result = load(kernel, variant, obtained, error);
+        pthread_mutex_unlock(&kernel->making);
+    }
+    count_made(kernel, result, obtained);
+    return result;
+}
+
+// Loads what was obtained, and lists it. Another thread may have been quicker; what is listed is in
+// `*out`. Once it is listed, or gone, `*variant` is NULL.
+static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant **variant,
                                     const struct jc_obtained *obtained,
                                     const struct jc_variant **out, struct jc_error *error)
 {
-    const struct jc_module *module = NULL;
-    pthread_mutex_lock(&kernel->making);
     enum jc_result result = JC_OK;
-    *out = jc_kernel_find(kernel, &variant->specialization);
+    pthread_mutex_lock(&kernel->making);
+    *out = jc_kernel_find(kernel, &(*variant)->specialization);
     if (!*out) {
-        result = load(kernel, variant, obtained, &module, error);
+        result = load(kernel, *variant, obtained, error);
         if (result == JC_OK)
-            result = jc_variant_bind(variant, module, error);
+            result = jc_kernel_list(kernel, *variant, out, error);
         if (result == JC_OK)
-            result = list(kernel, variant, error);
-        *out = result == JC_OK ? variant : NULL;
+            *variant = NULL;
     }
     pthread_mutex_unlock(&kernel->making);
     return result;
@@ -142,15 +226,9 @@ enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **va
 {
     *out = NULL;
     if (result == JC_OK)
-        result = load_and_list(kernel, *variant, obtained, out, error);
-    if (*out != *variant)
-        jc_variant_destroy(variant);
-    *variant = NULL;
-    pthread_mutex_lock(&kernel->lock);
-    kernel->counts.compiles += obtained && obtained->compiled;
-    kernel->counts.failures += result != JC_OK;
-    kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
-    pthread_mutex_unlock(&kernel->lock);
+        result = load_and_list(kernel, variant, obtained, out, error);
+    jc_variant_destroy(variant);
+    count_made(kernel, result, obtained);
     return result;
 }
 
@@ -164,7 +242,10 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
     if (*out)
         return JC_OK;
     int saved = errno;
-    enum jc_result result = jc_variant_create(kernel, of, &variant, error);
+    enum jc_result result = jc_kernel_check_frozen(kernel, error);
+    if (result != JC_OK)
+        return result;
+    result = jc_variant_create(kernel, of, &variant, error);
     if (result == JC_OK)
         result = jc_source_obtain(&kernel->source, &variant->specialization,
                                   jc_kernel_arch(kernel), priority, &obtained, error);
@@ -172,6 +253,39 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
     jc_obtained_finish(&obtained);
     errno = saved;
     return result;
+}
+
+// --- saying so -----------------------------------------------------------------------------------
+
+void jc_kernel_tell_sealed(const struct jc_kernel *kernel, const char *call,
+                           const struct jc_buffer *line)
+{
+    if (seal_of(kernel) == JC_SEAL_OPEN)
+        return;
+    jc_log(&kernel->device->context->log, JC_LOG_WARNING, "after the seal: %s: %s made what was not"
+           " loaded; do so before the seal, and ahead of time:\n  jitcache prewarm %s",
+           kernel->tmpl->name, call, line->failed ? "(out of memory)" : line->data);
+}
+
+void jc_kernel_tell_failure(struct jc_kernel *kernel, const struct jc_error *error)
+{
+    jc_log(&kernel->device->context->log, JC_LOG_WARNING, "%s: a variant could not be made, and one"
+           " that is loaded goes on to serve its calls: %s", kernel->tmpl->name, error->text);
+}
+
+void jc_kernel_tell_storm(struct jc_kernel *kernel)
+{
+    struct jc_storm *storm = &kernel->storm;
+    for (;;) {
+        pthread_mutex_lock(&kernel->lock);
+        bool is_left = storm->num_told < storm->num_stops;
+        const struct jc_storm_stop stop = is_left ? storm->stops[storm->num_told++]
+                                                  : (struct jc_storm_stop){0};
+        pthread_mutex_unlock(&kernel->lock);
+        if (!is_left)
+            return;
+        jc_storm_tell(kernel->tmpl, &stop, &kernel->device->context->log);
+    }
 }
 
 // --- making a kernel -----------------------------------------------------------------------------
@@ -279,8 +393,7 @@ static enum jc_result make_generic(struct jc_kernel *kernel, struct jc_error *er
 {
     static const struct jc_facet no_facets[JC_MAX_ARGUMENTS];
     const struct jc_specialization generic = {kernel->tmpl, kernel->fallback, no_facets};
-    const struct jc_variant *variant;
-    return jc_kernel_make(kernel, &generic, JC_PRIORITY_WARMUP, &variant, error);
+    return jc_kernel_make(kernel, &generic, JC_PRIORITY_WARMUP, &kernel->generic, error);
 }
 
 // Reads the source and makes the generic variant; once more where NVRTC turns out to be another
@@ -314,6 +427,8 @@ static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_para
         result = jc_table_init(&kernel->table, kernel->scheme.num_words, error);
     if (result == JC_OK)
         result = keep_settings(kernel, params, bound, error);
+    if (result == JC_OK)
+        result = jc_storm_init(&kernel->storm, kernel->tmpl, params->max_variants, error);
     kernel->counts.arguments = kernel->scheme.num_passed;
     return result == JC_OK ? read_and_make(kernel, error) : result;
 }
@@ -327,7 +442,7 @@ static enum jc_result check_params(const struct jc_kernel_params *params, struct
     if (missing)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "jc_kernel_params: %s is NULL, and its number is not 0", missing);
-    if ((unsigned) params->policy > JC_POLICY_FAIL)
+    if ((unsigned) params->policy > JC_POLICY_GENERIC)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "jc_kernel_params: policy: %d is none; use enum jc_policy",
                        (int) params->policy);
@@ -341,6 +456,18 @@ static enum jc_result check_params(const struct jc_kernel_params *params, struct
                            of_parameter ? i : i - params->num_parameters);
     }
     return JC_OK;
+}
+
+// Counts a kernel that is complete, and says where it counts that there is one.
+static void publish(struct jc_kernel *kernel)
+{
+    struct jc_buffer line = {0};
+    jc_entry_generic(kernel, NULL, &line);
+    jc_kernel_tell_sealed(kernel, "jc_kernel_create", &line);
+    jc_buffer_finish(&line);
+    jc_recorder_generic(kernel->device->context->recorder, kernel);
+    atomic_fetch_add_explicit(&kernel->device->context->num_kernels, 1, memory_order_relaxed);
+    kernel->is_counted = true;
 }
 
 enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
@@ -367,16 +494,25 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         errno = saved;
         return jc_fail_memory(error);
     }
+    struct jc_context *context = device->context;
     *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl, .policy = params.policy,
                                  .launch = device->driver->cuLaunchKernelEx};
+    if (kernel->policy == JC_POLICY_DEFAULT)
+        kernel->policy = context->policy;
     kernel->end = &kernel->variants;
     pthread_mutex_init(&kernel->making, NULL);
     pthread_mutex_init(&kernel->lock, NULL);
-    result = fill(kernel, &params, error);
+    // Calls that miss leave word with the backlog.
+    if (kernel->policy == JC_POLICY_GENERIC || context->recorder)
+        result = jc_backlog_start(context->backlog, error);
     if (result == JC_OK)
+        result = fill(kernel, &params, error);
+    if (result == JC_OK) {
+        publish(kernel);
         *out = kernel;
-    else
+    } else {
         jc_kernel_destroy(&kernel);
+    }
     errno = saved;
     return result;
 }
@@ -387,7 +523,12 @@ void jc_kernel_destroy(struct jc_kernel **out)
         return;
     struct jc_kernel *kernel = *out;
     *out = NULL;
+    struct jc_context *context = kernel->device->context;
+    jc_backlog_forget(context->backlog, kernel);
+    if (kernel->is_counted)
+        atomic_fetch_sub_explicit(&context->num_kernels, 1, memory_order_relaxed);
     jc_source_finish(&kernel->source);
+    jc_storm_finish(&kernel->storm);
     jc_table_finish(&kernel->table);
     while (kernel->variants) {
         struct jc_variant *next = kernel->variants->next;
@@ -403,6 +544,27 @@ void jc_kernel_destroy(struct jc_kernel **out)
 
 // --- ahead of calls ------------------------------------------------------------------------------
 
+static enum jc_result prepare(struct jc_kernel *kernel, const struct jc_call *call,
+                              const struct jc_specialization *wanted, struct jc_error *error)
+{
+    int64_t values[JC_MAX_ARGUMENTS];
+    struct jc_buffer line = {0};
+    bool was_there = jc_kernel_find(kernel, wanted);
+    const struct jc_variant *variant;
+    enum jc_result result =
+        jc_kernel_make(kernel, wanted, JC_PRIORITY_WARMUP, &variant, error);
+    if (result != JC_OK)
+        return result;
+    jc_scheme_values(&kernel->scheme, call, values);
+    jc_recorder_call(kernel->device->context->recorder, kernel, values);
+    if (!was_there) {
+        jc_entry_call(kernel, NULL, values, &line);
+        jc_kernel_tell_sealed(kernel, "jc_kernel_prepare", &line);
+        jc_buffer_finish(&line);
+    }
+    return JC_OK;
+}
+
 enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
                                  struct jc_error *error)
 {
@@ -416,9 +578,8 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
     if (!jc_scheme_read(&kernel->scheme, args, &call))
         return jc_scheme_refuse(&kernel->scheme, args, error);
     struct jc_wanted wanted;
-    const struct jc_variant *variant;
     jc_kernel_want(kernel, jc_call_words(&kernel->scheme, &call), &wanted);
-    return jc_kernel_make(kernel, &wanted.specialization, JC_PRIORITY_WARMUP, &variant, error);
+    return prepare(kernel, &call, &wanted.specialization, error);
 }
 
 // --- looking at it -------------------------------------------------------------------------------
@@ -433,6 +594,9 @@ void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
     pthread_mutex_lock(&kernel->lock);
     *info = kernel->counts;
     pthread_mutex_unlock(&kernel->lock);
+    info->misses = atomic_load_explicit(&kernel->misses, memory_order_relaxed);
+    info->captured_generic =
+        atomic_load_explicit(&kernel->captured_generic, memory_order_relaxed);
 }
 
 const struct jc_kernel_variant *jc_kernel_variant(struct jc_kernel *kernel, size_t index)

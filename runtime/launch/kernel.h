@@ -46,7 +46,8 @@ struct jc_kernel {
     size_t num_parameters, num_ranges;
 
     struct jc_source source;
-    const struct jc_variant *generic; // there as long as others can see the kernel
+    const struct jc_variant *generic; // there before anybody else sees the kernel
+    bool is_counted; // among its context's
 
     // Held while a variant is loaded and listed, so that each is once; not while it is looked for
     // or compiled. Never held by a launch that does not make one. Taken before `lock` and the
@@ -58,7 +59,9 @@ struct jc_kernel {
     pthread_mutex_t lock;
     struct jc_storm storm;
     struct jc_variant *variants, **end; // in the order in which they were loaded
-    struct jc_kernel_info counts;
+    struct jc_kernel_info counts; // but for the next two, which are counted without the lock
+
+    atomic_uint_fast64_t misses, captured_generic;
 };
 
 // What its variants are compiled for: "sm_90a".
@@ -83,19 +86,30 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
 // or `result`.
 const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
                                         const struct jc_specialization *of);
+const struct jc_variant *jc_kernel_find_locked(const struct jc_kernel *kernel,
+                                               const struct jc_specialization *of);
 enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **variant,
                                 enum jc_result result, const struct jc_obtained *obtained,
                                 const struct jc_variant **out, struct jc_error *error);
 
 // And for who loads at one time and lists at another. Loading takes `making`, and counts what was
-// obtained, whatever `result` says of that; no launch sees the variant until it is listed. It is
-// then the kernel's, or another one of the same specialization was listed before: then it is
-// destroyed, and that one takes its place in `*variant`. JC_ERROR_OUT_OF_MEMORY: it was not listed.
+// obtained, whatever `result` says of that; no launch sees the variant until it is listed. Then it
+// is the kernel's, or another one of the same specialization was listed before, and it is
+// destroyed: `*listed` tells which one calls get. JC_ERROR_OUT_OF_MEMORY: it was not listed, and
+// stays the caller's.
 enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *variant,
                               enum jc_result result, const struct jc_obtained *obtained,
                               struct jc_error *error);
-enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant **variant,
-                              struct jc_error *error);
+enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *variant,
+                              const struct jc_variant **listed, struct jc_error *error);
+
+// JC_ERROR_NOT_READY: the context is sealed as frozen, and nothing more is made.
+enum jc_result jc_kernel_check_frozen(const struct jc_kernel *kernel, struct jc_error *error);
+
+// Logs that a call of the API compiled or loaded after the seal, with the line of the manifest that
+// would have covered it. Nothing is logged where the context is not sealed.
+void jc_kernel_tell_sealed(const struct jc_kernel *kernel, const char *call,
+                           const struct jc_buffer *line);
 
 // Logs that a variant could not be made, and which one serves its calls. Once for each.
 void jc_kernel_tell_failure(struct jc_kernel *kernel, const struct jc_error *error);
@@ -117,8 +131,14 @@ jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, b
 
 // Serves a call whose words are not in the table, as the kernel's policy says. The errors of
 // jc_kernel_resolve.
+// Takes no lock that it would have to wait for, unless it makes the variant.
 JC_COLD
 enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
                               jc_service *service, struct jc_error *error);
+
+// Counts a launch that goes into a captured stream with JC_SERVICE_FOR_NOW: the graph keeps what
+// was to serve for a while.
+JC_COLD
+void jc_kernel_note_capture(struct jc_kernel *kernel, void *stream);
 
 #endif

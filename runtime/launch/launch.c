@@ -48,6 +48,8 @@ static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, voi
         enum jc_result result = jc_kernel_miss(kernel, stream, call, &service, error);
         if (result != JC_OK)
             return result;
+    } else if (__builtin_expect(service & JC_SERVICE_FOR_NOW, false)) {
+        jc_kernel_note_capture(kernel, stream);
     }
     const struct jc_variant *variant = jc_service_variant(service);
     const struct jc_shape *shape = &variant->shape;

@@ -1,10 +1,16 @@
-#include "variant.h"
+#include "backlog.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "cache/report.h"
+#include "entry.h"
+#include "runtime/context.h"
+#include "variant.h"
+
+// Stand-ins that a table may have. A facet `value` on an argument that takes any value would want
+// one for each; beyond this many a call is served anew each time, which costs it a microsecond.
+#define MAX_STAND_INS 4096
 
 void jc_kernel_want(const struct jc_kernel *kernel, const uint64_t *words,
                     struct jc_wanted *wanted)
@@ -14,7 +20,167 @@ void jc_kernel_want(const struct jc_kernel *kernel, const uint64_t *words,
     jc_scheme_specialize(&kernel->scheme, words, wanted->parameters, wanted->facets);
 }
 
-// --- the error of policy `fail` ------------------------------------------------------------------
+// --- one miss ------------------------------------------------------------------------------------
+
+// A call whose words are not in the table.
+struct miss {
+    struct jc_kernel *kernel;
+    const struct jc_call *call;
+    const uint64_t *words;
+    enum jc_seal seal;
+    enum jc_policy policy; // as the seal makes it
+    bool capturing;
+    bool unaligned; // a pointer is less aligned than its facet says, and that is not expected
+    // What the call wants, and then what is left of it after the storm guard.
+    struct jc_wanted wanted;
+};
+
+static enum jc_policy policy_of(const struct jc_kernel *kernel, enum jc_seal seal)
+{
+    if (seal == JC_SEAL_FAIL)
+        return JC_POLICY_FAIL;
+    return seal != JC_SEAL_OPEN && kernel->policy == JC_POLICY_WAIT ? JC_POLICY_GENERIC
+                                                                    : kernel->policy;
+}
+
+static struct jc_context *context_of(const struct miss *miss)
+{
+    return miss->kernel->device->context;
+}
+
+// Another thread may have done it meanwhile. The lock is held.
+static bool is_served(const struct miss *miss, jc_service *service)
+{
+    *service = jc_table_find(&miss->kernel->table, miss->words, miss->kernel->scheme.num_words);
+    return *service != 0;
+}
+
+// A kind of call that was missed after the seal. The lock is held.
+static void count_sealed(const struct miss *miss)
+{
+    if (miss->seal == JC_SEAL_OPEN)
+        return;
+    miss->kernel->counts.sealed_misses++;
+    atomic_fetch_add_explicit(&context_of(miss)->sealed_misses, 1, memory_order_relaxed);
+}
+
+static jc_service service_of(const struct miss *miss, const struct jc_variant *variant)
+{
+    bool redispatch =
+        jc_variant_redispatches(miss->kernel, variant, &miss->wanted.specialization);
+    return jc_kernel_service(variant, true, redispatch);
+}
+
+// Lets the best of the loaded variants serve, from now on or, unless `remember`, only this time.
+// True: from now on. The lock is held.
+static bool stand_in(const struct miss *miss, bool remember, bool for_now, jc_service *service)
+{
+    struct jc_kernel *kernel = miss->kernel;
+    const struct jc_variant *best =
+        jc_variant_choose(kernel, miss->words, &miss->wanted.specialization);
+    *service = service_of(miss, best) | (for_now ? JC_SERVICE_FOR_NOW : 0);
+    // Without room or memory for it the next call comes here again.
+    if (!remember || kernel->table.num_stand_ins >= MAX_STAND_INS ||
+        jc_table_set(&kernel->table, miss->words, *service, NULL) != JC_OK)
+        return false;
+    kernel->counts.stand_ins++;
+    return true;
+}
+
+// --- the storm guard -----------------------------------------------------------------------------
+
+// What is to become of the variant that a call wants. JC_STORM_NEW: it is to be made; and
+// JC_STORM_KNOWN: it is being made, or could not be. JC_STORM_FULL: neither, some loaded one is
+// what there is for it. The lock is held.
+static enum jc_storm_answer ask(struct miss *miss)
+{
+    struct jc_kernel *kernel = miss->kernel;
+    const struct jc_specialization *wanted = &miss->wanted.specialization;
+    jc_storm_narrow(&kernel->storm, miss->wanted.facets);
+    if (jc_kernel_find_locked(kernel, wanted))
+        return JC_STORM_FULL;
+    enum jc_storm_answer answer = jc_storm_ask(&kernel->storm, wanted, miss->wanted.facets);
+    // It may have stopped one more argument, and what is left may be loaded.
+    kernel->counts.storms = kernel->storm.num_stops;
+    return jc_kernel_find_locked(kernel, wanted) ? JC_STORM_FULL : answer;
+}
+
+static unsigned storm_reason(const struct miss *miss)
+{
+    return miss->kernel->storm.num_told < miss->kernel->storm.num_stops ? JC_WISH_STORM : 0;
+}
+
+// --- policy `generic`, streams being captured, pointers less aligned than planned ----------------
+
+// What is left for the backlog to do about a call. The lock is held.
+static unsigned reasons_for(struct miss *miss, bool *for_now)
+{
+    unsigned record = context_of(miss)->recorder ? JC_WISH_RECORD : 0;
+    *for_now = false;
+    if (miss->unaligned)
+        return 0;
+    if (miss->policy != JC_POLICY_GENERIC || miss->seal == JC_SEAL_FROZEN)
+        return record;
+    enum jc_storm_answer answer = ask(miss);
+    *for_now = answer != JC_STORM_FULL;
+    if (answer != JC_STORM_NEW)
+        return storm_reason(miss);
+    miss->kernel->counts.queued++;
+    return JC_WISH_MAKE | record | storm_reason(miss);
+}
+
+// Serves a call with what is loaded, and says what the backlog is to do. The lock is held.
+static unsigned serve(struct miss *miss, jc_service *service)
+{
+    struct jc_kernel *kernel = miss->kernel;
+    bool for_now;
+    if (is_served(miss, service))
+        return 0;
+    unsigned reasons = reasons_for(miss, &for_now);
+    // Where a call may make its variant, the next one is to, that is not captured.
+    bool remember = !miss->capturing || miss->policy == JC_POLICY_GENERIC;
+    bool fresh = stand_in(miss, remember, for_now, service);
+    kernel->counts.unaligned += fresh && miss->unaligned;
+    if (!fresh && !(reasons & JC_WISH_MAKE) && remember)
+        return reasons & JC_WISH_STORM;
+    count_sealed(miss);
+    return reasons | (miss->seal != JC_SEAL_OPEN ? JC_WISH_SEALED : 0);
+}
+
+static void leave_wish(const struct miss *miss, unsigned reasons)
+{
+    struct jc_wish *wish =
+        jc_wish_create(miss->kernel, reasons, &miss->wanted.specialization, miss->call);
+    if (wish)
+        jc_backlog_push(context_of(miss)->backlog, wish);
+}
+
+// Waits for nothing: if somebody has the lock, the generic variant serves this once.
+static void serve_at_once(struct miss *miss, jc_service *service)
+{
+    struct jc_kernel *kernel = miss->kernel;
+    unsigned reasons = 0;
+    if (pthread_mutex_trylock(&kernel->lock) == 0) {
+        reasons = serve(miss, service);
+        pthread_mutex_unlock(&kernel->lock);
+    } else {
+        *service = service_of(miss, kernel->generic);
+    }
+    bool is_stand_in = *service & JC_SERVICE_STANDS_IN;
+    if (miss->capturing && is_stand_in)
+        atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
+    if (reasons)
+        leave_wish(miss, reasons);
+}
+
+void jc_kernel_note_capture(struct jc_kernel *kernel, void *stream)
+{
+    bool capturing;
+    if (jc_device_is_capturing(kernel->device, stream, &capturing, NULL) == JC_OK && capturing)
+        atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
+}
+
+// --- policy `fail` -------------------------------------------------------------------------------
 
 // The key that a record of the wanted variant has; "" where there is no memory to form it.
 static void format_key(const struct jc_kernel *kernel, const struct jc_specialization *wanted,
@@ -29,130 +195,117 @@ static void format_key(const struct jc_kernel *kernel, const struct jc_specializ
     jc_unit_finish(&unit);
 }
 
-// As options of the command: what would have planned this call.
-static void print_options(const struct jc_kernel *kernel, const struct jc_call *call, char *text,
-                          size_t size)
+static enum jc_result tell_refusal(const struct miss *miss, struct jc_error *error)
 {
-    const struct jc_scheme *scheme = &kernel->scheme;
-    size_t length = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < kernel->num_parameters && length < size; i++)
-        length += (size_t) snprintf(text + length, size - length, " --param %s=%s",
-                                    kernel->parameters[i].name, kernel->parameters[i].value);
-    for (size_t i = 0; i < kernel->tmpl->num_arguments && length < size; i++) {
-        const struct jc_argument *argument = &kernel->tmpl->arguments[i];
-        if (argument->type.type_class == JC_CLASS_POINTER)
-            continue;
-        bool is_read = false;
-        for (size_t j = 0; j < scheme->num_reads; j++)
-            is_read = is_read || scheme->ops[j].read.slot == i;
-        bool is_bound = scheme->known.is_known[i] && !argument->derive;
-        if (is_read || is_bound)
-            length += (size_t) snprintf(text + length, size - length, " --range %s=%" PRId64,
-                                        argument->name,
-                                        is_bound ? scheme->known.numbers[i] : call->slots[i]);
-    }
-}
-
-static enum jc_result refuse(struct jc_kernel *kernel, const struct jc_call *call,
-                             const struct jc_specialization *wanted, struct jc_error *error)
-{
-    char key[JC_KEY_STRING_SIZE], options[1024];
-    if (!error)
-        return JC_ERROR_NOT_READY;
+    struct jc_kernel *kernel = miss->kernel;
+    const struct jc_specialization *wanted = &miss->wanted.specialization;
+    char key[JC_KEY_STRING_SIZE];
+    int64_t values[JC_MAX_ARGUMENTS];
+    struct jc_buffer line = {0};
     format_key(kernel, wanted, key);
-    print_options(kernel, call, options, sizeof(options));
+    jc_scheme_values(&kernel->scheme, miss->call, values);
+    jc_entry_call(kernel, NULL, values, &line);
     char *text = jc_specialization_text(wanted);
     enum jc_result result = jc_fail(
-        error, JC_ERROR_NOT_READY, "%s: the variant for this call is not loaded, and the kernel's"
-        " policy is to fail then. Call jc_kernel_prepare with such arguments or jc_kernel_warmup"
-        " with ranges that reach them; ahead of time:\n  jitcache prewarm %s --arch %s%s\nIt is"
-        "\nkey=%s\n%s", kernel->tmpl->name,
-        kernel->tmpl->file ? kernel->tmpl->file : kernel->tmpl->base_name,
-        kernel->device->capability, options, key, text ? text : "");
+        error, JC_ERROR_NOT_READY, "%s: the variant for this call is not loaded, and %s is to fail"
+        " then. Call jc_kernel_prepare with such arguments or jc_kernel_warmup with ranges that"
+        " reach them; ahead of time:\n  jitcache prewarm %s\n%sIt is\nkey=%s\n%s",
+        kernel->tmpl->name,
+        miss->seal == JC_SEAL_FAIL ? "the seal" : "the kernel's policy",
+        line.failed ? "(out of memory)" : line.data,
+        jc_entry_covers(kernel, wanted)
+            ? "" : "(that does not reach pointers that are null or less aligned)\n",
+        key, text ? text : "");
     free(text);
+    jc_buffer_finish(&line);
     return result;
 }
 
-// --- serving -------------------------------------------------------------------------------------
-
-// Another thread may have done it meanwhile.
-static bool is_served(struct jc_kernel *kernel, const struct jc_call *call,
-                      jc_service *service)
+static enum jc_result refuse(const struct miss *miss, struct jc_error *error)
 {
-    *service = jc_table_find(&kernel->table, jc_call_words(&kernel->scheme, call),
-                             kernel->scheme.num_words);
-    return *service != 0;
+    struct jc_kernel *kernel = miss->kernel;
+    if (pthread_mutex_trylock(&kernel->lock) == 0) {
+        count_sealed(miss);
+        pthread_mutex_unlock(&kernel->lock);
+    }
+    if (context_of(miss)->recorder)
+        leave_wish(miss, JC_WISH_RECORD);
+    return error ? tell_refusal(miss, error) : JC_ERROR_NOT_READY;
 }
 
-// Lets the best of the loaded variants serve, from now on or only this time.
-static void stand_in(struct jc_kernel *kernel, const struct jc_call *call,
-                     const struct jc_specialization *wanted, bool remember,
-                     jc_service *service)
-{
-    const uint64_t *words = jc_call_words(&kernel->scheme, call);
-    const struct jc_variant *best = jc_variant_choose(kernel, words, wanted);
-    assert(best);
-    *service = jc_kernel_service(best, true, jc_variant_redispatches(kernel, best, wanted));
-    // Without memory for it the next call comes here again.
-    if (remember && jc_table_set(&kernel->table, words, *service, NULL) == JC_OK)
-        kernel->counts.stand_ins++;
-}
+// --- policy `wait` -------------------------------------------------------------------------------
 
 // What could not be made is served by another variant; the first thread that wanted it says so.
-static void do_without(struct jc_kernel *kernel, const struct jc_call *call,
-                       const struct jc_specialization *wanted, jc_service *service,
-                       const struct jc_error *error)
+static void do_without(const struct miss *miss, jc_service *service, const struct jc_error *error)
 {
+    struct jc_kernel *kernel = miss->kernel;
     pthread_mutex_lock(&kernel->lock);
-    bool served = is_served(kernel, call, service);
+    bool served = is_served(miss, service);
     if (!served)
-        stand_in(kernel, call, wanted, true, service);
+        stand_in(miss, true, false, service);
     pthread_mutex_unlock(&kernel->lock);
     if (!served)
-        jc_log(&kernel->source.context->log, JC_LOG_WARNING, "%s: a variant could not be made, and"
-               " %s serves its calls: %s", kernel->tmpl->name,
-               jc_service_variant(*service)->info.generic ? "the generic one"
-                                                          : "a less specific one",
-               error->text);
+        jc_kernel_tell_failure(kernel, error);
 }
 
-// Policy `wait`.
-static enum jc_result make(struct jc_kernel *kernel, const struct jc_call *call,
-                           const struct jc_specialization *wanted, jc_service *service)
+// Serves from what is there, or says what is to be made: JC_STORM_FULL, nothing.
+static enum jc_storm_answer look(struct miss *miss, jc_service *service)
 {
+    enum jc_storm_answer answer = JC_STORM_FULL;
+    pthread_mutex_lock(&miss->kernel->lock);
+    if (!is_served(miss, service))
+        answer = ask(miss);
+    if (!*service && answer == JC_STORM_FULL)
+        stand_in(miss, true, false, service);
+    pthread_mutex_unlock(&miss->kernel->lock);
+    return answer;
+}
+
+static void make(struct miss *miss, jc_service *service)
+{
+    struct jc_kernel *kernel = miss->kernel;
     struct jc_error error;
     const struct jc_variant *variant;
-    if (is_served(kernel, call, service))
-        return JC_OK;
-    if (jc_kernel_make(kernel, wanted, JC_PRIORITY_LAUNCH, &variant, &error) == JC_OK)
-        *service = jc_kernel_service(variant, false, false);
-    else
-        do_without(kernel, call, wanted, service, &error);
-    return JC_OK;
+    enum jc_storm_answer answer = look(miss, service);
+    jc_kernel_tell_storm(kernel);
+    if (answer == JC_STORM_FULL)
+        return;
+    if (context_of(miss)->recorder)
+        leave_wish(miss, JC_WISH_RECORD);
+    if (jc_kernel_make(kernel, &miss->wanted.specialization, JC_PRIORITY_LAUNCH, &variant,
+                       &error) != JC_OK) {
+        do_without(miss, service, &error);
+        return;
+    }
+    // Where the storm guard left out a facet, the variant is not the call's own.
+    pthread_mutex_lock(&kernel->lock);
+    if (!is_served(miss, service))
+        stand_in(miss, true, false, service);
+    pthread_mutex_unlock(&kernel->lock);
 }
+
+// -------------------------------------------------------------------------------------------------
 
 enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
                               jc_service *service, struct jc_error *error)
 {
-    struct jc_wanted wanted;
-    bool capturing;
-    jc_kernel_want(kernel, jc_call_words(&kernel->scheme, call), &wanted);
-    enum jc_result result = jc_device_is_capturing(kernel->device, stream, &capturing, error);
+    struct miss miss = {.kernel = kernel, .call = call,
+                        .words = jc_call_words(&kernel->scheme, call)};
+    enum jc_result result =
+        jc_device_is_capturing(kernel->device, stream, &miss.capturing, error);
     if (result != JC_OK)
         return result;
-    bool unaligned = jc_scheme_is_unaligned(&kernel->scheme, jc_call_words(&kernel->scheme, call));
-    if (capturing || unaligned) {
-        pthread_mutex_lock(&kernel->lock);
-        bool served = is_served(kernel, call, service);
-        if (!served)
-            stand_in(kernel, call, &wanted.specialization, !capturing, service);
-        kernel->counts.captured_generic += !served && capturing;
-        kernel->counts.unaligned += !served && !capturing;
-        pthread_mutex_unlock(&kernel->lock);
-        return JC_OK;
-    }
-    if (kernel->policy == JC_POLICY_FAIL)
-        return refuse(kernel, call, &wanted.specialization, error);
-    return make(kernel, call, &wanted.specialization, service);
+    // The other side is jc_context_seal.
+    miss.seal = atomic_load_explicit(&kernel->device->context->seal, memory_order_acquire);
+    miss.policy = policy_of(kernel, miss.seal);
+    miss.unaligned = jc_scheme_is_unaligned(&kernel->scheme, miss.words);
+    jc_kernel_want(kernel, miss.words, &miss.wanted);
+    atomic_fetch_add_explicit(&kernel->misses, 1, memory_order_relaxed);
+    if (miss.capturing || miss.unaligned || miss.policy == JC_POLICY_GENERIC)
+        serve_at_once(&miss, service);
+    else if (miss.policy == JC_POLICY_FAIL)
+        return refuse(&miss, error);
+    else
+        make(&miss, service);
+    return JC_OK;
 }

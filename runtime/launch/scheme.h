@@ -147,6 +147,14 @@ static inline const uint64_t *jc_call_words(const struct jc_scheme *scheme,
     return scheme->is_unusual ? call->words : &call->word;
 }
 
+// What a call passed: a value for each read, in their order.
+static inline void jc_scheme_values(const struct jc_scheme *scheme, const struct jc_call *call,
+                                    int64_t *values)
+{
+    for (unsigned i = 0; i < scheme->num_reads; i++)
+        values[i] = call->slots[scheme->ops[i].read.slot];
+}
+
 // Says why a call cannot be read. Slow.
 JC_COLD
 enum jc_result jc_scheme_refuse(const struct jc_scheme *scheme, void *const *args,

@@ -8,6 +8,9 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
+#include "entry.h"
+#include "recorder.h"
+#include "runtime/context.h"
 #include "runtime/fleet.h"
 #include "runtime/plan/plan.h"
 
@@ -76,6 +79,7 @@ struct warmup {
     struct jc_kernel *kernel;
     struct jc_warmup_report *report;
     bool reached_generic;
+    bool made; // something was loaded that was not
     struct lack *lacks;
     size_t num_lacks, max_lacks;
     size_t next; // to be handed out
@@ -107,6 +111,7 @@ static void settle(struct warmup *warmup, const struct lack *lack,
     struct jc_error error;
     enum jc_result result =
         jc_kernel_settle(warmup->kernel, &variant, JC_OK, obtained, &loaded, &error);
+    warmup->made |= result == JC_OK;
     note(warmup, lack->number, result, loaded, &error);
 }
 
@@ -146,7 +151,9 @@ static void load_or_postpone(struct warmup *warmup, const struct jc_specializati
         note(warmup, lack.number, JC_OK, loaded, NULL);
         return;
     }
-    enum jc_result result = jc_variant_create(warmup->kernel, of, &lack.variant, &error);
+    enum jc_result result = jc_kernel_check_frozen(warmup->kernel, &error);
+    if (result == JC_OK)
+        result = jc_variant_create(warmup->kernel, of, &lack.variant, &error);
     if (result != JC_OK)
         give_up(warmup, &lack, result, &error);
     else if (obtained->cubin)
@@ -216,6 +223,14 @@ static void compile_the_rest(struct warmup *warmup)
     jc_fleet_run(&fleet, &params);
 }
 
+static void tell_sealed(const struct jc_kernel *kernel)
+{
+    struct jc_buffer line = {0};
+    jc_entry_warmup(kernel, NULL, &line);
+    jc_kernel_tell_sealed(kernel, "jc_kernel_warmup", &line);
+    jc_buffer_finish(&line);
+}
+
 static enum jc_result warm(struct jc_kernel *kernel, const struct jc_plan *plan,
                            struct jc_warmup_report *report, struct jc_error *error)
 {
@@ -229,6 +244,8 @@ static enum jc_result warm(struct jc_kernel *kernel, const struct jc_plan *plan,
     // Where no call reaches it, it was loaded with the kernel nevertheless.
     report->planned += !warmup.reached_generic;
     report->loaded += !warmup.reached_generic;
+    if (warmup.made)
+        tell_sealed(kernel);
     return warmup.result;
 }
 
@@ -251,8 +268,10 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
                                      .num_parameters = kernel->num_parameters,
                                      .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
         &plan, error);
-    if (result == JC_OK)
+    if (result == JC_OK) {
         result = warm(kernel, plan, report, error);
+        jc_recorder_warmup(kernel->device->context->recorder, kernel);
+    }
     jc_plan_destroy(&plan);
     errno = saved;
     report->elapsed_ns = jc_now_ns() - start_ns;

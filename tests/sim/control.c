@@ -37,6 +37,17 @@ void sim_set_busy(int device, bool busy)
     pthread_mutex_unlock(&sim.lock);
 }
 
+void sim_set_stream_busy(int device, CUstream stream, bool busy)
+{
+    pthread_mutex_lock(&sim.lock);
+    if (stream)
+        stream->busy = busy;
+    else
+        sim.devices[device].default_busy = busy;
+    pthread_cond_broadcast(&sim.changed);
+    pthread_mutex_unlock(&sim.lock);
+}
+
 unsigned sim_num_blocked(int device)
 {
     pthread_mutex_lock(&sim.lock);

@@ -91,7 +91,7 @@ static const struct {
     {JC_CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CU_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "not permitted in this state"},
     {JC_CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {CU_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {JC_CU_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {JC_CU_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {CU_COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
      "too many blocks in cooperative launch"},
@@ -265,6 +265,7 @@ static void destroy_context(struct sim_device *device)
 {
     sim_spoil_captures(&device->context);
     device->context.generation++;
+    device->default_busy = false;
     device->free_bytes = device->total_bytes;
 }
 

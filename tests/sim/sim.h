@@ -66,6 +66,9 @@ struct sim_launch {
     /* waits, launches and copies of other threads do too. Synchronization waits, a query */ \
     /* says 600. */ \
     X(set_busy, void, (int device, bool busy)) \
+    /* The same for one stream, NULL for the legacy default one, as while a kernel runs in it */ \
+    /* that does not end: of the device's streams that one alone is at work. */ \
+    X(set_stream_busy, void, (int device, CUstream stream, bool busy)) \
     /* How many threads wait for the device to be idle. */ \
     X(num_blocked, unsigned, (int device)) \
     /* What cuMemGetInfo says: a context, a module and an allocation take of it. */ \

@@ -155,9 +155,33 @@ static void wait_for_change(struct sim_device *device)
     device->blocked--;
 }
 
+bool sim_is_busy(const struct sim_device *device)
+{
+    if (device->busy || device->default_busy)
+        return true;
+    for (const struct object *object = sim.objects; object; object = object->next)
+        if (object->kind == OBJECT_STREAM && object->context == &device->context
+            && object->generation == device->context.generation
+            && ((const struct CUstream_st *) object)->busy)
+            return true;
+    return false;
+}
+
+bool sim_is_stream_busy(const struct sim_device *device, const struct CUstream_st *stream,
+                        bool legacy)
+{
+    return device->busy || (stream ? stream->busy : legacy && device->default_busy);
+}
+
 void sim_wait_idle(struct sim_device *device)
 {
-    while (device->busy)
+    while (sim_is_busy(device))
+        wait_for_change(device);
+}
+
+void sim_wait_stream_idle(struct sim_device *device, const struct CUstream_st *stream, bool legacy)
+{
+    while (sim_is_stream_busy(device, stream, legacy))
         wait_for_change(device);
 }
 
@@ -171,6 +195,6 @@ void sim_wait_to_load(struct sim_device *device)
 
 void sim_wait_for_loads(struct sim_device *device)
 {
-    while (device->busy && device->loading > 0)
+    while (device->loading > 0 && sim_is_busy(device))
         wait_for_change(device);
 }

@@ -18,7 +18,6 @@
 enum {
     CU_INVALID_CLUSTER_SIZE = 912,
     CU_ILLEGAL_STATE = 401,
-    CU_NOT_READY = 600,
     CU_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
     CU_NOT_SUPPORTED = 801,
     CU_CAPTURE_WRONG_THREAD = 908,
@@ -71,6 +70,7 @@ struct CUfunc_st {
 struct CUstream_st {
     struct object object;
     bool non_blocking; // nothing to do with the default stream
+    bool busy;
     int status;        // enum jc_cu_capture_status
     int mode;          // enum jc_cu_capture_mode
     uint64_t capturer; // the thread
@@ -97,7 +97,7 @@ struct sim_device {
     struct CUctx_st context;
     int major, minor;
     size_t total_bytes, free_bytes;
-    bool busy;
+    bool busy, default_busy; // as a whole; its legacy default stream
     unsigned loading; // threads that wait to load
     unsigned blocked; // threads that wait for whatever
 };
@@ -154,9 +154,15 @@ void *sim_object_create(enum object_kind kind, size_t size);
 // or JC_CU_INVALID_HANDLE, which it also is in another context.
 int sim_check_object(const void *object, enum object_kind kind);
 
-// These wait with the lock given up: until the device is idle; the same, holding up others; and as
-// long as somebody holds up others.
+// Whether anything is at work on a device; whether something is in a stream, NULL for another than
+// those that were made, of which only the legacy default one can be.
+bool sim_is_busy(const struct sim_device *device);
+bool sim_is_stream_busy(const struct sim_device *device, const struct CUstream_st *stream,
+                        bool legacy);
+// These wait with the lock given up: until the device is idle; until the stream is; until the
+// device is, holding up others; and as long as somebody holds up others.
 void sim_wait_idle(struct sim_device *device);
+void sim_wait_stream_idle(struct sim_device *device, const struct CUstream_st *stream, bool legacy);
 void sim_wait_to_load(struct sim_device *device);
 void sim_wait_for_loads(struct sim_device *device);
 

@@ -114,14 +114,13 @@ int call_cuStreamDestroy_v2(CUstream stream)
 }
 
 // What synchronizing with a stream, or asking it, does to a capture.
-static int check_sync(CUstream handle)
+static int check_sync(CUstream handle, struct CUstream_st **stream)
 {
-    struct CUstream_st *stream;
-    int result = sim_find_stream(handle, &stream);
+    int result = sim_find_stream(handle, stream);
     if (result != JC_CU_SUCCESS)
         return result;
-    if (stream && is_capturing(stream)) {
-        stream->status = JC_CU_CAPTURE_WAS_INVALIDATED;
+    if (*stream && is_capturing(*stream)) {
+        (*stream)->status = JC_CU_CAPTURE_WAS_INVALIDATED;
         return JC_CU_CAPTURE_UNSUPPORTED;
     }
     if (sim_is_legacy(handle) && sim_check_default_stream(sim_current()) != JC_CU_SUCCESS) {
@@ -131,19 +130,22 @@ static int check_sync(CUstream handle)
     return sim_check_capture();
 }
 
-int call_cuStreamSynchronize(CUstream stream)
+int call_cuStreamSynchronize(CUstream handle)
 {
-    int result = check_sync(stream);
+    struct CUstream_st *stream;
+    int result = check_sync(handle, &stream);
     if (result == JC_CU_SUCCESS)
-        sim_wait_idle(sim_current_device());
+        sim_wait_stream_idle(sim_current_device(), stream, sim_is_legacy(handle));
     return result;
 }
 
-int call_cuStreamQuery(CUstream stream)
+int call_cuStreamQuery(CUstream handle)
 {
-    int result = check_sync(stream);
-    if (result == JC_CU_SUCCESS && sim_current_device()->busy)
-        return CU_NOT_READY;
+    struct CUstream_st *stream;
+    int result = check_sync(handle, &stream);
+    if (result == JC_CU_SUCCESS
+        && sim_is_stream_busy(sim_current_device(), stream, sim_is_legacy(handle)))
+        return JC_CU_NOT_READY;
     return result;
 }
 
