@@ -40,7 +40,8 @@ struct jc_context_params {
     // for a compile of another process before compiling the same
     uint64_t compile_timeout_ns;
     // Copied; NULL: silent. JITCACHE_LOG sets the level alone. Lines come from the thread that
-    // calls, and from one of the library's own that watches the workers
+    // calls, and from two of the library's own: one watches the workers, one makes variants in the
+    // background
     const struct jc_log *log;
     // JITCACHE_JOBS: how many compile workers there may be at a time; 0: as many as cores, memory
     // and control group have room for. What runs for other processes with the same cache counts too

@@ -58,7 +58,8 @@ struct jc_safe_point_report {
 // Loads what was made in the background into one device, on the calling thread, which need not have
 // the device's context current. It asks the streams until all of them are idle, no longer than the
 // budget; and begins no load that, going by the longest one of the call, would end after it, but
-// for the first. Between two loads it asks the streams again.
+// for the first. Between two loads it asks the streams again. Where nothing is left to load it asks
+// nothing. No capture of a named stream may begin meanwhile, since asking would spoil it.
 //
 // JC_OK: of the generations asked for nothing is left to load here; what failed is counted.
 // JC_ERROR_NOT_READY: a stream was not idle within the budget, or is being captured; another thread

@@ -66,8 +66,8 @@ struct jc_wish *jc_wish_create(struct jc_kernel *kernel, unsigned reasons,
     int64_t *values = (int64_t *) at;
     const char **parameters = (const char **) (at + values_size);
     struct jc_facet *facets = (struct jc_facet *) (at + values_size + parameters_size);
-    for (size_t i = 0; i < num_values; i++)
-        values[i] = call->slots[scheme->ops[i].read.slot];
+    if (call)
+        jc_scheme_values(scheme, call, values);
     if (of) {
         memcpy(parameters, of->parameters, parameters_size);
         memcpy(facets, of->facets, num_arguments * sizeof(*facets));
@@ -234,13 +234,15 @@ static void tell_sealed(const struct jc_backlog *backlog, const struct jc_wish *
     jc_entry_call(kernel, NULL, wish->values, &line);
     bool covers = jc_entry_covers(kernel, &wish->specialization);
     jc_log(&backlog->context->log, JC_LOG_WARNING,
-           "%s: after the seal a call found its variant not loaded; one that is right for it serves"
-           " it, and its own is %s. %s:\n  jitcache prewarm %s", kernel->tmpl->name,
+           "after the seal: %s: a call found its variant not loaded; another one serves it, and its"
+           " own is %s. %s:\n  jitcache prewarm %s%s", kernel->tmpl->name,
            makes ? "made in the background" : "not made",
-           covers ? "A manifest with this line, and a warm-up with these values, cover it"
-                  : "No line of a manifest covers it, since its pointers are not as plans take them:"
-                    " call jc_kernel_prepare with such arguments before the seal. The rest of it",
-           line.data && !line.failed ? line.data : kernel->tmpl->name);
+           covers ? "Call jc_kernel_prepare with such arguments, or jc_kernel_warmup with ranges that"
+                    " reach them, before the seal; ahead of time"
+                  : "Call jc_kernel_prepare with such arguments before the seal; ahead of time only"
+                    " what has these numbers can be made",
+           line.failed ? "(out of memory)" : line.data,
+           covers ? "" : "\n(that does not reach pointers that are null or less aligned)");
     jc_buffer_finish(&line);
 }
 
@@ -650,7 +652,8 @@ static enum jc_result switch_to(struct jc_backlog *backlog, struct jc_upgrade **
                                 struct jc_error *error)
 {
     struct jc_kernel *kernel = (*link)->kernel;
-    enum jc_result result = jc_kernel_list(kernel, &(*link)->variant, error);
+    const struct jc_variant *listed;
+    enum jc_result result = jc_kernel_list(kernel, (*link)->variant, &listed, error);
     if (result != JC_OK)
         return result;
     pthread_mutex_lock(&kernel->lock);

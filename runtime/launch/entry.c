@@ -35,13 +35,18 @@ static void put_word(struct jc_buffer *line, const char *word)
         put_quoted(line, word);
 }
 
+void jc_entry_option(struct jc_buffer *line, const char *option, const char *value)
+{
+    jc_buffer_print(line, " %s ", option);
+    put_word(line, value);
+}
+
 static void put_setting(struct jc_buffer *line, const char *option, const char *name,
                         const char *value)
 {
     struct jc_buffer word = {0};
     jc_buffer_print(&word, "%s=%s", name, value);
-    jc_buffer_print(line, " %s ", option);
-    put_word(line, word.data ? word.data : "");
+    jc_entry_option(line, option, word.data ? word.data : "");
     line->failed = line->failed || word.failed;
     jc_buffer_finish(&word);
 }

@@ -18,8 +18,12 @@ void jc_entry_warmup(const struct jc_kernel *kernel, const char *file, struct jc
 void jc_entry_call(const struct jc_kernel *kernel, const char *file, const int64_t *values,
                   struct jc_buffer *line);
 
+// One option more, such as --source, to any of them.
+void jc_entry_option(struct jc_buffer *line, const char *option, const char *value);
+
 // Whether what a call wants is reached by the plan of its line. Pointers that are null, or less
-// aligned than their facets say, are in no plan: then jc_kernel_prepare alone makes it.
+// aligned than their facets say, are in no plan: then jc_kernel_prepare alone makes it. Only the
+// facets of `wanted` are looked at.
 bool jc_entry_covers(const struct jc_kernel *kernel, const struct jc_specialization *wanted);
 
 #endif

@@ -28,6 +28,8 @@ enum jc_result jc_context_seal(struct jc_context *context, enum jc_seal seal,
     if (before != seal)
         jc_log(&context->log, JC_LOG_INFO, "seal: %s, was %s; kernels: %zu", names[seal],
                names[before], kernels);
+    if (before == JC_SEAL_FROZEN && seal != JC_SEAL_FROZEN)
+        jc_backlog_wake(context->backlog);
     return JC_OK;
 }
 

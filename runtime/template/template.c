@@ -335,6 +335,7 @@ static enum jc_result load(struct loading *loading)
         return result;
     if (!frontmatter.found)
         return load_beside(loading, &frontmatter);
+    loading->tmpl->has_front_matter = true;
     if (!params->text && (result = check_beside(loading)))
         return result;
     loading->description.lines.file = loading->source_file ? loading->source_file : "<text>";
@@ -378,6 +379,8 @@ static enum jc_result build(struct loading *loading)
         tmpl->file = jc_arena_copy(&tmpl->arena, file, strlen(file));
         if (!tmpl->file)
             return jc_fail_memory(loading->error);
+        tmpl->is_in_file =
+            !loading->params->text && !loading->params->description && !loading->params->dir;
     }
     enum jc_result result = load(loading);
     if (result)

@@ -83,6 +83,8 @@ struct jc_template {
     struct jc_arena arena; // everything below lives here
     const char *name;
     const char *file;      // as given, or NULL
+    bool is_in_file;       // it can be read again from `file`, without text, struct or folder
+    bool has_front_matter; // the description stands in the source
     const char *base_name; // of the file, or "NAME.cu": the source's name for the compiler
     const char *line_name; // of the file that the `line` fields count in: base_name, or "x.yaml"
     const char *dir;       // for includes; NULL: none

@@ -1,0 +1,38 @@
+// The file that is recorded into: a manifest, to which lines are appended, each once.
+//
+// Several processes may write one. A line is appended by one write, as a comment: a # stands in the
+// place of its first byte, which is put there once the whole line is. So whatever ends a process,
+// or a disk that is full, leaves no part of a line behind that would be taken for one. A file that
+// does not end with a newline gets one before the next line.
+
+#ifndef JC_LEDGER_H
+#define JC_LEDGER_H
+
+#include "runtime/compile/buffer.h"
+
+// What a reader takes; see docs/manifest.md.
+#define JC_LEDGER_MAX_BYTES ((size_t) 16 << 20)
+#define JC_LEDGER_MAX_LINE_BYTES ((size_t) 64 << 10)
+
+// Zero is a closed one.
+struct jc_ledger {
+    char *path; // absolute; NULL: closed
+    int fd;
+    void *lines; // tree of struct jc_key: of the lines that it had, and those written since
+};
+
+// Opens the file, or makes it with its first line. JC_ERROR_IO: it cannot be written, or is no
+// manifest of version 1. JC_ERROR_OUT_OF_MEMORY. On failure it is closed.
+enum jc_result jc_ledger_open(struct jc_ledger *ledger, const char *file, struct jc_error *error);
+void jc_ledger_close(struct jc_ledger *ledger);
+
+// Notes a text. False: it was noted before, as a line of the file is, or there is no memory.
+bool jc_ledger_note(struct jc_ledger *ledger, const char *text, size_t size);
+
+// Writes a line, given without its end and not beginning with '#'. JC_ERROR_IO: not all of it was
+// written, the file would be too large for a reader, or is no longer the one that was opened.
+// JC_ERROR_LIMIT: the line is too long. JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_ledger_append(const struct jc_ledger *ledger, const struct jc_buffer *line,
+                                struct jc_error *error);
+
+#endif
