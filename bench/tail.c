@@ -13,11 +13,13 @@
 //   bench-tail [--json] [--quick] [PART...]
 //   bench-tail --calls COUNT
 //
-// --quick makes a twentieth of the launches, --calls prints the first calls, count of tokens and
-// slice, and makes none. What was compiled and loaded after the seal is taken from the library,
-// and, where they are in its way, from the driver and the NVRTC of the tests that count
-// (LD_LIBRARY_PATH, JITCACHE_NVRTC and JITCACHE_NVRTC_COUNT). Status 1 if it should not have been,
-// or not all variants appeared; 77, a skip, without a driver.
+// --quick makes a twentieth of the steady launches, and lets variants appear once instead of five
+// times. --calls prints the first calls, count of tokens and slice, and launches nothing.
+//
+// What was compiled and loaded after the seal is told by the library and, where they stand in front
+// of it, by the driver and the NVRTC that tests count with (LD_LIBRARY_PATH, JITCACHE_NVRTC and
+// JITCACHE_NVRTC_COUNT). Status 1 if it should not have been, or if variants did not appear; 77, a
+// skip, without a driver.
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -369,7 +371,7 @@ struct appearing {
     struct safe_point points[MAX_SAFE_POINTS];
     size_t num_points;
     size_t not_ready; // safe points that loaded nothing, or left something
-    size_t planned, variants[RUNS];
+    size_t planned, runs, variants[RUNS];
     struct counts counts; // of all runs
     uint64_t loads_inside; // of `counts.seen_loads`
 };
@@ -493,14 +495,14 @@ static void print_appearing(struct tail *tail, const struct appearing *appearing
     if (!tail->json) {
         print_table("appearing", "while variants appear", &appearing->appear, "all there",
                     &appearing->idle, &appearing->again);
-        printf("runs %d, variants %zu of %zu in the last\n", RUNS, appearing->variants[RUNS - 1],
-               appearing->planned);
+        printf("runs %zu, variants %zu of %zu in the last\n", appearing->runs,
+               appearing->variants[appearing->runs - 1], appearing->planned);
         print_counts(tail, &appearing->counts);
         print_points(tail, appearing);
         return;
     }
     printf(", \"planned\": %zu, \"variants\": [", appearing->planned);
-    for (size_t i = 0; i < RUNS; i++)
+    for (size_t i = 0; i < appearing->runs; i++)
         printf("%s%zu", i ? ", " : "", appearing->variants[i]);
     printf("]");
     print_spread("appear", &appearing->appear);
@@ -527,7 +529,8 @@ static size_t plan_size(struct tail *tail)
 static void appearing(struct tail *tail)
 {
     struct appearing appearing = {.planned = plan_size(tail)};
-    for (size_t run = 0; run < RUNS; run++)
+    appearing.runs = tail->quick ? 1 : RUNS;
+    for (size_t run = 0; run < appearing.runs; run++)
         run_once(tail, &appearing, run);
     // Nothing is loaded but at safe points.
     size_t loaded = 0;
