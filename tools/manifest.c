@@ -13,7 +13,8 @@
 //
 // The words of a line, if there are any, are one template's FILE and in any order
 //
-//   --arch ARCH   --param NAME=VALUES   --range NAME=VALUES   --without ARG
+//   --arch ARCH   --param NAME=VALUES   --range NAME=VALUES   --without ARG   --generic
+//   --source DIGEST   --template-dir DIR
 //
 // where "--arch=ARCH" is the same in one word, and likewise the others. A FILE that begins with a
 // dash is written "./-file". What a later version changes, it changes the number for.
@@ -38,11 +39,17 @@ static const char magic[] = "jitcache-manifest";
 static const char byte_order_mark[] = "\xef\xbb\xbf";
 #define MARK_SIZE (sizeof(byte_order_mark) - 1)
 
+// The last two say where the template comes from, and are no options of an entry.
+enum { OPTION_SOURCE = JC_MANIFEST_GENERIC + 1, OPTION_FOLDER };
+
 static const char *const option_names[] = {
     [JC_MANIFEST_ARCH] = "--arch",
     [JC_MANIFEST_PARAM] = "--param",
     [JC_MANIFEST_RANGE] = "--range",
     [JC_MANIFEST_WITHOUT] = "--without",
+    [JC_MANIFEST_GENERIC] = "--generic",
+    [OPTION_SOURCE] = "--source",
+    [OPTION_FOLDER] = "--template-dir",
 };
 #define NUM_OPTION_NAMES (sizeof(option_names) / sizeof(option_names[0]))
 
@@ -250,8 +257,8 @@ static int tell_unknown(const struct jc_manifest *manifest, const char *word)
     if (guess.name)
         wrong(manifest, "unknown option %s; did you mean %s?", typed, guess.name);
     else
-        wrong(manifest, "unknown option %s; a line takes --arch, --param, --range and --without",
-              typed);
+        wrong(manifest, "unknown option %s; a line takes --arch, --param, --range, --without,"
+                        " --generic, --source and --template-dir", typed);
     free(typed);
     return JC_MANIFEST_WRONG;
 }
@@ -262,19 +269,8 @@ static bool is_option(const char *word, const char *name)
     return strncmp(word, name, size) == 0 && (word[size] == '\0' || word[size] == '=');
 }
 
-static int take_option(struct jc_manifest *manifest, const char *word, char **line)
+static int add_option(struct jc_manifest *manifest, size_t name, const char *value)
 {
-    size_t name = 0;
-    while (name < NUM_OPTION_NAMES && !is_option(word, option_names[name]))
-        name++;
-    if (name == NUM_OPTION_NAMES)
-        return tell_unknown(manifest, word);
-    const char *fault = NULL, *equals = strchr(word, '=');
-    const char *value = equals ? equals + 1 : take_word(line, &fault);
-    if (fault)
-        return wrong(manifest, "%s", fault);
-    if (!value)
-        return wrong(manifest, "%s needs a value", option_names[name]);
     manifest->options = jc_grow(manifest->options, manifest->num_options,
                                 sizeof(*manifest->options));
     struct jc_manifest_option *option = &manifest->options[manifest->num_options++];
@@ -283,7 +279,40 @@ static int take_option(struct jc_manifest *manifest, const char *word, char **li
     return JC_MANIFEST_ENTRY;
 }
 
-// The name that a template's file has from where the command runs. Allocated.
+static int take_once(const struct jc_manifest *manifest, const char **to, const char *name,
+                     const char *value)
+{
+    if (*to)
+        return wrong(manifest, "%s is given twice", name);
+    if (!*value)
+        return wrong(manifest, "%s needs a value", name);
+    *to = value;
+    return JC_MANIFEST_ENTRY;
+}
+
+static int take_option(struct jc_manifest *manifest, const char *word, char **line)
+{
+    size_t name = 0;
+    while (name < NUM_OPTION_NAMES && !is_option(word, option_names[name]))
+        name++;
+    if (name == NUM_OPTION_NAMES)
+        return tell_unknown(manifest, word);
+    const char *fault = NULL, *equals = strchr(word, '=');
+    if (name == JC_MANIFEST_GENERIC)
+        return equals ? wrong(manifest, "%s takes no value", option_names[name])
+                      : add_option(manifest, name, "");
+    const char *value = equals ? equals + 1 : take_word(line, &fault);
+    if (fault)
+        return wrong(manifest, "%s", fault);
+    if (!value)
+        return wrong(manifest, "%s needs a value", option_names[name]);
+    if (name == OPTION_SOURCE || name == OPTION_FOLDER)
+        return take_once(manifest, name == OPTION_SOURCE ? &manifest->source : &manifest->folder,
+                         option_names[name], value);
+    return add_option(manifest, name, value);
+}
+
+// The name that a file or folder of a line has from where the command runs. Allocated.
 static char *locate(const struct jc_manifest *manifest, const char *file)
 {
     const char *slash = file[0] == '/' ? NULL : strrchr(manifest->file, '/');
@@ -297,7 +326,7 @@ static char *locate(const struct jc_manifest *manifest, const char *file)
 static int take_words(struct jc_manifest *manifest, char *line, const char **file)
 {
     const char *fault;
-    *file = NULL;
+    *file = manifest->source = manifest->folder = NULL;
     manifest->num_options = 0;
     for (const char *word; (word = take_word(&line, &fault));) {
         int taken = JC_MANIFEST_ENTRY;
@@ -315,7 +344,7 @@ static int take_words(struct jc_manifest *manifest, char *line, const char **fil
         return wrong(manifest, "%s", fault);
     if (*file && !**file)
         return wrong(manifest, "the template's FILE is an empty word");
-    if (!*file && manifest->num_options)
+    if (!*file && (manifest->num_options || manifest->source || manifest->folder))
         return wrong(manifest, "a template's FILE is missing");
     return *file ? JC_MANIFEST_ENTRY : JC_MANIFEST_END;
 }
@@ -325,11 +354,15 @@ static void fill_in(struct jc_manifest *manifest, const char *file,
 {
     free(manifest->where);
     free(manifest->template_file);
+    free(manifest->template_folder);
     manifest->where = jc_make_text("%s:%u: ", manifest->file, manifest->line);
     manifest->template_file = locate(manifest, file);
+    manifest->template_folder = manifest->folder ? locate(manifest, manifest->folder) : NULL;
     *entry = (struct jc_manifest_entry){
         .where = manifest->where,
         .file = manifest->template_file,
+        .folder = manifest->template_folder,
+        .source = manifest->source,
         .options = manifest->options,
         .num_options = manifest->num_options,
     };
@@ -392,5 +425,6 @@ void jc_manifest_finish(struct jc_manifest *manifest)
     free(manifest->options);
     free(manifest->where);
     free(manifest->template_file);
+    free(manifest->template_folder);
     *manifest = (struct jc_manifest){0};
 }

@@ -11,8 +11,14 @@
 
 // One of the options that a line may have.
 struct jc_manifest_option {
-    enum { JC_MANIFEST_ARCH, JC_MANIFEST_PARAM, JC_MANIFEST_RANGE, JC_MANIFEST_WITHOUT } name;
-    const char *value;
+    enum {
+        JC_MANIFEST_ARCH,
+        JC_MANIFEST_PARAM,
+        JC_MANIFEST_RANGE,
+        JC_MANIFEST_WITHOUT,
+        JC_MANIFEST_GENERIC
+    } name;
+    const char *value; // "" where it takes none
 };
 
 // A line that names a template. Lives until the next one is read; the values of the options live as
@@ -20,6 +26,8 @@ struct jc_manifest_option {
 struct jc_manifest_entry {
     const char *where; // "FILE:LINE: ", to begin messages with
     const char *file;  // of the template, the manifest's folder before it where it is relative
+    const char *folder; // where its includes start, likewise; NULL: not said
+    const char *source; // the digest of the source that the line was recorded with; NULL: not said
     const struct jc_manifest_option *options;
     size_t num_options;
 };
@@ -32,7 +40,8 @@ struct jc_manifest {
     unsigned line; // the number of the last line read
     struct jc_manifest_option *options;
     size_t num_options;
-    char *where, *template_file; // of the last entry
+    char *where, *template_file, *template_folder; // of the last entry
+    const char *folder, *source; // of the last line, as they stand in it
 };
 
 // Whether a file is one, of whatever version: it is regular and begins with the word.

@@ -24,6 +24,7 @@ enum { OPTION_ALL = JC_OPTION_OWN };
 
 static const struct jc_option options_of_plan[] = {
     JC_SELECTION_OPTIONS,
+    JC_SELECTION_GENERIC,
     {"all", OPTION_ALL, NULL, "show every variant, however many"},
     {NULL, 0, NULL, NULL},
 };
@@ -211,7 +212,7 @@ static void find_shared(struct planned *planned)
 {
     struct jc_lines lines = lines_of(&planned->variants[0]);
     struct jc_line line;
-    while (jc_lines_next(&lines, &line)) {
+    while (planned->num_reached && jc_lines_next(&lines, &line)) {
         size_t i = 1;
         while (i < planned->num_reached && has_line(&planned->variants[i], &line))
             i++;
@@ -443,9 +444,13 @@ static void print_text(struct planned *planned, const struct jc_common *common, 
 {
     find_shared(planned);
     const struct jc_template *tmpl = jc_plan_template(planned->plan);
-    printf("%s: %zu variant%s", jc_template_name(tmpl), planned->num_reached,
-           planned->num_reached == 1 ? "" : "s");
-    if (planned->num_generic)
+    bool alone = planned->selection->generic;
+    size_t count = alone ? planned->num_generic : planned->num_reached;
+    printf("%s: %zu %svariant%s", jc_template_name(tmpl), count, alone ? "generic " : "",
+           count == 1 ? "" : "s");
+    if (alone)
+        printf(", and none for its calls");
+    else if (planned->num_generic)
         printf(", and %zu generic", planned->num_generic);
     else
         printf(", the generic one among them");

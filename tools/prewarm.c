@@ -27,6 +27,8 @@
 enum {
     OPTION_JOBS = 'j',
     OPTION_ARCH = JC_OPTION_OWN,
+    OPTION_SOURCE,
+    OPTION_FOLDER,
     OPTION_FROM_CACHE,
     OPTION_KEY,
     OPTION_CHECK,
@@ -42,6 +44,11 @@ static const struct jc_option options_of_prewarm[] = {
                                   "mean the most specific one of that GPU; may be given\n"
                                   "several times"},
     JC_SELECTION_OPTIONS,
+    JC_SELECTION_GENERIC,
+    {"source", OPTION_SOURCE, "DIGEST", "warn if the template's source is another than that,\n"
+                                        "which it was recorded with"},
+    {"template-dir", OPTION_FOLDER, "DIR", "where quoted includes and `include` folders start;\n"
+                                           "else the template's own folder"},
     {"from-cache", OPTION_FROM_CACHE, NULL, "instead of files: all that the cache knows, for the\n"
                                             "NVRTC of now and, with --arch, another GPU"},
     {"key", OPTION_KEY, "PREFIX", "only variants whose key begins with these digits, at\n"
@@ -389,9 +396,11 @@ static int check_use(const struct prewarm *prewarm, size_t num_files)
     if (num_files)
         return jc_options_misuse(command, "--from-cache takes no FILE; its templates are those"
                                           " that the cache holds");
-    if (selection->num_parameters || selection->num_ranges || selection->num_without)
-        return jc_options_misuse(command, "--param, --range and --without are for FILEs;"
-                                          " --from-cache takes the variants that the cache has");
+    if (selection->num_parameters || selection->num_ranges || selection->num_without ||
+        selection->generic || prewarm->worklist.source || prewarm->worklist.folder)
+        return jc_options_misuse(command, "--param, --range, --without, --generic, --source and"
+                                          " --template-dir are for FILEs; --from-cache takes the"
+                                          " variants that the cache has");
     return JC_STATUS_DONE;
 }
 
@@ -530,6 +539,12 @@ static int take_option(struct prewarm *prewarm, int option)
     switch (option) {
     case OPTION_ARCH:
         return take_arch(prewarm, value);
+    case OPTION_SOURCE:
+        prewarm->worklist.source = value;
+        break;
+    case OPTION_FOLDER:
+        prewarm->worklist.folder = value;
+        break;
     case OPTION_FROM_CACHE:
         prewarm->from_cache = true;
         break;
@@ -587,8 +602,9 @@ const struct jc_command jc_command_prewarm = {
              "       jitcache prewarm [OPTION]... --from-cache",
     .purpose = "Compiles every variant that a plan of the templates has, the generic one too,\n"
                "into the cache, so that no later run has to. Needs no GPU. A FILE is a template,\n"
-               "or a manifest: a list of them with their options. --param, --range and --without\n"
-               "apply to those templates of the command line that have the name.",
+               "or a manifest: a list of them with their options, as JITCACHE_RECORD writes it\n"
+               "from a running engine. --param, --range and --without apply to those templates\n"
+               "of the command line that have the name.",
     .options = options_of_prewarm,
     .examples =
         "jitcache prewarm --arch sm_90a templates/silu_mul_fp8_quant.cu\n"

@@ -22,8 +22,10 @@ static int tell(const struct jc_selection *selection, const struct jc_command *c
 {
     va_list arguments;
     va_start(arguments, format);
-    char *text = jc_format_text(format, arguments);
+    char *told = jc_format_text(format, arguments);
     va_end(arguments);
+    char *text = jc_make_text("%s%s", told, selection->note ? selection->note : "");
+    free(told);
     int status = selection->where ? jc_complain("%s%s", selection->where, text)
                  : command        ? jc_options_misuse(command, "%s", text)
                                   : jc_complain("%s", text);
@@ -58,6 +60,10 @@ int jc_selection_add(struct jc_selection *selection, const struct jc_command *co
     if (option == JC_OPTION_RANGE)
         return add_setting(selection, &selection->ranges, &selection->num_ranges, command,
                            "--range", value);
+    if (option == JC_OPTION_GENERIC) {
+        selection->generic = true;
+        return JC_STATUS_DONE;
+    }
     selection->without = jc_grow(selection->without, selection->num_without,
                                  sizeof(*selection->without));
     selection->without[selection->num_without++] = value;
@@ -195,6 +201,10 @@ static int check_parameter(const struct jc_selection *selection, const struct jc
 static int check_names(const struct jc_selection *selection)
 {
     int status = JC_STATUS_DONE;
+    if (selection->generic && (selection->num_ranges || selection->num_without))
+        return tell(selection, NULL, "--generic is for the generic variant alone, which no %s"
+                    " changes; leave one of the two out",
+                    selection->num_ranges ? "--range" : "--without");
     for (size_t i = 0; !status && i < selection->num_parameters; i++)
         status = check_parameter(selection, &selection->parameters[i]);
     for (size_t i = 0; !status && i < selection->num_ranges; i++)
@@ -257,6 +267,7 @@ void jc_selection_params_init(const struct jc_selection *selection,
         if (has_argument(tmpl, selection->without[i]))
             without[params->num_without++] = selection->without[i];
     params->without = without;
+    params->generic = selection->generic;
 }
 
 void jc_selection_params_finish(struct jc_plan_params *params)

@@ -1,5 +1,5 @@
-// The templates of a command line, or of a manifest's line, and what --param, --range and --without
-// say about them.
+// The templates of a command line, or of a manifest's line, and what --param, --range, --without
+// and --generic say about them.
 
 #ifndef JC_TOOL_SELECTION_H
 #define JC_TOOL_SELECTION_H
@@ -13,6 +13,7 @@
 
 struct jc_selection {
     const char *where; // "FILE:LINE: ", to begin messages with; NULL: it is the command line
+    const char *note;  // to end them with; NULL: nothing
     bool shared;       // the templates are somebody else's
     struct jc_template **templates;
     size_t num_templates;
@@ -22,12 +23,20 @@ struct jc_selection {
     size_t num_ranges;
     const char **without;
     size_t num_without;
+    bool generic; // the generic variants alone
     char **names; // that the settings point to
     size_t num_names;
 };
 
-// The options that plan, prewarm and lint share, to be put into their tables.
-enum { JC_OPTION_PARAM = 0x1000, JC_OPTION_RANGE, JC_OPTION_WITHOUT, JC_OPTION_OWN };
+// The options that plan, prewarm and lint share, to be put into their tables, and what the first
+// two have beyond that.
+enum {
+    JC_OPTION_PARAM = 0x1000,
+    JC_OPTION_RANGE,
+    JC_OPTION_WITHOUT,
+    JC_OPTION_GENERIC,
+    JC_OPTION_OWN
+};
 #define JC_SELECTION_OPTIONS \
     {"param", JC_OPTION_PARAM, "NAME=VALUE[,VALUE]...", \
      "a parameter's value, or several: each is planned"}, \
@@ -36,6 +45,10 @@ enum { JC_OPTION_PARAM = 0x1000, JC_OPTION_RANGE, JC_OPTION_WITHOUT, JC_OPTION_O
      "else the template's range, else its typical value"}, \
     {"without", JC_OPTION_WITHOUT, "ARG", \
      "as if ARG had no do_not_specialize"}
+#define JC_SELECTION_GENERIC \
+    {"generic", JC_OPTION_GENERIC, NULL, \
+     "the generic variant alone, which is right for every call;\n" \
+     "goes without --range and --without"}
 
 // All of these answer 0, or the status to end with after telling why.
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "capability.h"
 #include "memory.h"
@@ -15,9 +17,20 @@
 #define MAX_WRONG 20
 
 struct jc_worklist_file {
-    char *path;
+    char *path, *folder; // the folder: where its includes start; NULL: not said
     struct jc_template *tmpl; // NULL: it does not read, which was told
+    bool told_change; // that it is another than was recorded
 };
+
+// What a template is read from, and what to make sure of.
+struct origin {
+    const char *where; // to begin messages with
+    const char *path, *folder, *source; // the last two may be NULL
+};
+
+// Behind what is wrong with the settings of a template that has changed.
+static const char change_note[] =
+    "; the template has changed since this was recorded: record again";
 
 // Where an item was asked for.
 struct jc_worklist_place {
@@ -27,8 +40,9 @@ struct jc_worklist_place {
 
 static int compare_files(const void *a, const void *b)
 {
-    return strcmp(((const struct jc_worklist_file *) a)->path,
-                  ((const struct jc_worklist_file *) b)->path);
+    const struct jc_worklist_file *x = a, *y = b;
+    int order = strcmp(x->path, y->path);
+    return order ? order : strcmp(x->folder ? x->folder : "", y->folder ? y->folder : "");
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -38,24 +52,71 @@ static int compare_keys(const void *a, const void *b)
 
 // --- templates -----------------------------------------------------------------------------------
 
-// The template of a file, however many lines name it. NULL where it does not read; that is told the
-// first time, behind `where`.
-static struct jc_template *take_template(struct jc_worklist *worklist, const char *path,
-                                         const char *where)
+static void read_template(struct jc_worklist_file *file, const char *where)
 {
-    struct jc_worklist_file wanted = {.path = (char *) (uintptr_t) path};
+    struct stat status;
+    struct jc_error error;
+    if (file->folder && (stat(file->folder, &status) != 0 || !S_ISDIR(status.st_mode)))
+        jc_complain("%s--template-dir %s: there is no such folder; it is where the includes of %s"
+                    " start", where, file->folder, file->path);
+    else if (jc_template_create(jc_template_params(.file = file->path, .dir = file->folder),
+                                &file->tmpl, &error))
+        jc_manifest_complain(where, file->path, error.text);
+}
+
+// The template of a file, however many lines name it. Where it does not read, that is told the
+// first time.
+static struct jc_worklist_file *take_file(struct jc_worklist *worklist,
+                                          const struct origin *origin)
+{
+    struct jc_worklist_file wanted = {.path = (char *) (uintptr_t) origin->path,
+                                      .folder = (char *) (uintptr_t) origin->folder};
     struct jc_worklist_file *const *found = tfind(&wanted, &worklist->by_path, compare_files);
     if (found)
-        return (*found)->tmpl;
+        return *found;
     struct jc_worklist_file *file = jc_allocate(1, sizeof(*file));
-    struct jc_error error;
-    file->path = jc_copy_text(path, strlen(path));
-    if (jc_template_create(jc_template_params(.file = path), &file->tmpl, &error))
-        jc_manifest_complain(where, path, error.text);
+    file->path = jc_copy_text(origin->path, strlen(origin->path));
+    file->folder = origin->folder ? jc_copy_text(origin->folder, strlen(origin->folder)) : NULL;
+    read_template(file, origin->where);
     worklist->files = jc_grow(worklist->files, worklist->num_files, sizeof(*worklist->files));
     worklist->files[worklist->num_files++] = file;
     if (!tsearch(file, &worklist->by_path, compare_files))
         jc_complain("out of memory"); // then it is read again the next time
+    return file;
+}
+
+static bool has_changed(const struct jc_template *tmpl, const char *source)
+{
+    char digest[JC_KEY_STRING_SIZE];
+    size_t size;
+    const char *text = jc_template_source(tmpl, &size);
+    struct jc_key key = jc_key_of(text, size);
+    jc_key_format(&key, digest);
+    return strcasecmp(digest, source) != 0;
+}
+
+// What was recorded of another source may be too little, or too much, for this one.
+static void tell_change(const struct origin *origin)
+{
+    char *text = jc_make_text("%s%s has changed since this was recorded, and what is recorded of it"
+                              " may not be what is needed; record again", origin->where,
+                              origin->path);
+    jc_remark("warning", text);
+    free(text);
+}
+
+// NULL where it does not read. `*note` is for messages about its settings.
+static struct jc_template *take_template(struct jc_worklist *worklist,
+                                         const struct origin *origin, const char **note)
+{
+    struct jc_worklist_file *file = take_file(worklist, origin);
+    *note = NULL;
+    if (!file->tmpl || !origin->source || !has_changed(file->tmpl, origin->source))
+        return file->tmpl;
+    *note = change_note;
+    if (!file->told_change)
+        tell_change(origin);
+    file->told_change = true;
     return file->tmpl;
 }
 
@@ -100,7 +161,8 @@ static void put_texts(FILE *stream, const char *kind, const char *const *texts, 
 // Whether the same was asked for before: the same file, settings and architectures, in whatever
 // order they are written.
 static bool is_known(struct jc_worklist *worklist, const struct jc_template *tmpl,
-                     const struct jc_plan_params *params, const struct jc_prewarm_item *item)
+                     const char *folder, const struct jc_plan_params *params,
+                     const struct jc_prewarm_item *item)
 {
     char *text = NULL, *real = realpath(jc_template_file(tmpl), NULL);
     size_t size;
@@ -109,7 +171,8 @@ static bool is_known(struct jc_worklist *worklist, const struct jc_template *tmp
         free(real);
         return false;
     }
-    fprintf(stream, "%s%c", real ? real : jc_template_file(tmpl), 0);
+    fprintf(stream, "%s%c%s%c%d%c", real ? real : jc_template_file(tmpl), 0,
+            folder ? folder : "", 0, params->generic, 0);
     put_settings(stream, "--param", params->parameters, params->num_parameters);
     put_settings(stream, "--range", params->ranges, params->num_ranges);
     put_texts(stream, "--without", params->without, params->num_without);
@@ -127,13 +190,13 @@ static bool is_known(struct jc_worklist *worklist, const struct jc_template *tmp
 
 // Plans a template as a selection says. Takes over the item's architectures.
 static int add_item(struct jc_worklist *worklist, const struct jc_selection *selection,
-                    const struct jc_template *tmpl, struct jc_prewarm_item item,
-                    struct jc_worklist_place place)
+                    const struct jc_template *tmpl, const char *folder,
+                    struct jc_prewarm_item item, struct jc_worklist_place place)
 {
     struct jc_plan_params params;
     struct jc_plan *plan = NULL;
     jc_selection_params_init(selection, tmpl, &params);
-    bool known = is_known(worklist, tmpl, &params, &item);
+    bool known = is_known(worklist, tmpl, folder, &params, &item);
     jc_selection_params_finish(&params);
     int status = known ? JC_STATUS_DONE : jc_selection_plan(selection, tmpl, &plan);
     if (known || status) {
@@ -166,6 +229,18 @@ static struct jc_prewarm_item item_of_command_line(const struct jc_worklist *wor
 
 // --- manifests -----------------------------------------------------------------------------------
 
+// Of a command line, or behind where else it stands.
+static int check_source(const struct jc_command *command, const char *where, const char *source)
+{
+    if (!source || (strlen(source) == JC_KEY_STRING_SIZE - 1
+                    && strspn(source, "0123456789abcdefABCDEF") == JC_KEY_STRING_SIZE - 1))
+        return JC_STATUS_DONE;
+    static const char wrong[] = "%s--source wants the %d hexadecimal digits that were recorded, not"
+                                " '%s'";
+    return command ? jc_options_misuse(command, wrong, where, JC_KEY_STRING_SIZE - 1, source)
+                   : jc_complain(wrong, where, JC_KEY_STRING_SIZE - 1, source);
+}
+
 // What is wrong without asking the compiler, so that it is told along with all that is.
 static int check_asked(const char *where, const char *arch)
 {
@@ -182,6 +257,7 @@ static int take_options(struct jc_selection *selection, struct jc_prewarm_item *
         [JC_MANIFEST_PARAM] = JC_OPTION_PARAM,
         [JC_MANIFEST_RANGE] = JC_OPTION_RANGE,
         [JC_MANIFEST_WITHOUT] = JC_OPTION_WITHOUT,
+        [JC_MANIFEST_GENERIC] = JC_OPTION_GENERIC,
     };
     const char **archs = NULL;
     int status = JC_STATUS_DONE;
@@ -204,8 +280,11 @@ static int add_entry(struct jc_worklist *worklist, const struct jc_manifest *man
 {
     struct jc_selection selection = {.where = entry->where};
     struct jc_prewarm_item item = {0};
-    struct jc_template *tmpl = take_template(worklist, entry->file, entry->where);
-    int status = tmpl ? take_options(&selection, &item, entry) : JC_STATUS_WRONG_USE;
+    const struct origin origin = {entry->where, entry->file, entry->folder, entry->source};
+    int status = check_source(NULL, entry->where, entry->source);
+    struct jc_template *tmpl =
+        status ? NULL : take_template(worklist, &origin, &selection.note);
+    status = tmpl ? take_options(&selection, &item, entry) : JC_STATUS_WRONG_USE;
     if (!status)
         status = jc_selection_share(&selection, &tmpl, 1);
     if (!status && item.num_capabilities == 0) {
@@ -216,7 +295,7 @@ static int add_entry(struct jc_worklist *worklist, const struct jc_manifest *man
                                  " without", entry->where);
     }
     if (!status)
-        status = add_item(worklist, &selection, tmpl, item,
+        status = add_item(worklist, &selection, tmpl, entry->folder, item,
                           (struct jc_worklist_place){manifest->file, manifest->line});
     else
         free((void *) (uintptr_t) item.capabilities);
@@ -250,7 +329,7 @@ static int add_templates(struct jc_worklist *worklist, struct jc_template *const
 {
     int status = jc_selection_share(&worklist->selection, templates, count);
     for (size_t i = 0; i < count && !status; i++)
-        status = add_item(worklist, &worklist->selection, templates[i],
+        status = add_item(worklist, &worklist->selection, templates[i], worklist->folder,
                           item_of_command_line(worklist), (struct jc_worklist_place){NULL, 0});
     return status;
 }
@@ -261,10 +340,16 @@ static int check_use(const struct jc_worklist *worklist, size_t num_templates)
     const char *option = selection->num_parameters ? "--param"
                          : selection->num_ranges   ? "--range"
                          : selection->num_without  ? "--without"
+                         : selection->generic      ? "--generic"
+                         : worklist->source        ? "--source"
+                         : worklist->folder        ? "--template-dir"
                                                    : NULL;
     if (num_templates == 0 && option)
         return jc_options_misuse(worklist->command, "%s is for templates on the command line, and"
                                  " there are manifests only; write it on their lines", option);
+    if (num_templates > 1 && worklist->source)
+        return jc_options_misuse(worklist->command, "--source is for one template, and there are"
+                                 " %zu", num_templates);
     if (num_templates && worklist->num_archs == 0)
         return jc_options_misuse(worklist->command, "no architecture to compile for; add --arch"
                                  " sm_90a for Hopper, or that of your GPU");
@@ -273,6 +358,8 @@ static int check_use(const struct jc_worklist *worklist, size_t num_templates)
 
 int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t num_files)
 {
+    if (check_source(worklist->command, "", worklist->source))
+        return JC_STATUS_WRONG_USE;
     struct jc_template **templates = jc_allocate(num_files, sizeof(struct jc_template *));
     bool *manifest = jc_allocate(num_files, sizeof(*manifest));
     size_t num_templates = 0, num_read = 0;
@@ -282,7 +369,8 @@ int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t nu
     for (size_t i = 0; i < num_files; i++) {
         if (manifest[i])
             continue;
-        templates[num_read] = take_template(worklist, files[i], "");
+        const struct origin origin = {"", files[i], worklist->folder, worklist->source};
+        templates[num_read] = take_template(worklist, &origin, &worklist->selection.note);
         if (templates[num_read])
             num_read++;
         else
@@ -368,6 +456,7 @@ void jc_worklist_finish(struct jc_worklist *worklist)
     for (size_t i = 0; i < worklist->num_files; i++) {
         jc_template_destroy(&worklist->files[i]->tmpl);
         free(worklist->files[i]->path);
+        free(worklist->files[i]->folder);
         free(worklist->files[i]);
     }
     for (size_t i = 0; i < worklist->num_manifests; i++)

@@ -15,10 +15,12 @@ struct jc_worklist {
     struct jc_selection selection; // of the command line; of the files only the templates
     const char **archs;            // likewise; the values live as long as the command line
     size_t num_archs;
+    const char *folder; // of the command line: where includes start; NULL: not said
+    const char *source; // and the digest of the source that it was recorded with; NULL: not said
 
     struct jc_worklist_file **files; // templates, each read once, in the order in which they came
     size_t num_files;
-    void *by_path; // the same, as a tree
+    void *by_path; // the same, as a tree, by the folder of their includes too
     struct jc_prewarm_item *items; // in order, those that are asked for twice once
     struct jc_worklist_place *places; // of each item
     size_t num_items;
@@ -30,8 +32,8 @@ struct jc_worklist {
 // All of these answer 0, or the status to end with after telling why.
 
 // Reads templates and manifests and plans. Every file and line that is wrong is told, up to 20.
-// The command line's --param, --range and --without are for its own templates; its architectures
-// for what has none of its own.
+// The command line's --param, --range, --without, --generic, --source and --template-dir are for
+// its own templates; its architectures for what has none of its own.
 int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t num_files);
 
 // Whether the compiler knows every architecture. Telling where one is asked for that it does not.

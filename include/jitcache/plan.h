@@ -31,7 +31,9 @@ struct jc_plan_params {
     size_t num_ranges;
     const char *const *without; // arguments whose do_not_specialize is ignored
     size_t num_without;
-    bool generic; // the generic variants alone, whatever calls reach: no ranges are needed
+    // The generic variants alone, one for each combination of values that `parameters` give: none
+    // counts as reached, and no range is needed. Excludes `ranges` and `without`
+    bool generic;
 };
 #ifndef __cplusplus
 #define jc_plan_params(...) \

@@ -768,19 +768,24 @@ static enum jc_result prepare(struct planner *planner, const struct jc_plan_para
     return JC_OK;
 }
 
+// What calls within the ranges reach.
+static enum jc_result plan_calls(struct planner *planner)
+{
+    enum jc_result result = check_ranges(planner);
+    if (result == JC_OK)
+        result = make_groups(planner);
+    if (result == JC_OK)
+        result = find_unread(planner);
+    return result == JC_OK ? add_reached(planner) : result;
+}
+
 static enum jc_result make_plan(struct planner *planner, const struct jc_plan_params *params)
 {
     enum jc_result result = prepare(planner, params);
     if (result == JC_OK)
-        result = check_ranges(planner);
-    if (result == JC_OK)
-        result = make_groups(planner);
-    if (result == JC_OK)
         result = count_choices(planner);
-    if (result == JC_OK)
-        result = find_unread(planner);
-    if (result == JC_OK)
-        result = add_reached(planner);
+    if (result == JC_OK && !params->generic)
+        result = plan_calls(planner);
     if (result == JC_OK)
         result = add_generic(planner);
     if (result == JC_OK)
@@ -803,6 +808,10 @@ enum jc_result jc_plan_params_copy(struct jc_plan_params *params,
                        params->num_parameters && !params->parameters ? "parameters"
                        : params->num_ranges && !params->ranges       ? "ranges"
                                                                      : "without");
+    if (params->generic && (params->num_ranges || params->num_without))
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_plan_params: generic: the generic"
+                       " variants alone have no use for %s; leave one of the two out",
+                       params->num_ranges ? "ranges" : "without");
     for (size_t i = 0; i < params->num_parameters; i++)
         if (!params->parameters[i].name || !params->parameters[i].value)
             return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "a parameter without name or value");
