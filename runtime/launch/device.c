@@ -641,6 +641,13 @@ enum jc_result jc_device_is_capturing(const struct jc_device *device, CUstream s
     return JC_OK;
 }
 
+bool jc_device_captures(const struct jc_device *device, CUstream stream)
+{
+    int state = JC_CU_CAPTURE_NONE;
+    return device->driver->cuStreamIsCapturing(stream, &state) == JC_CU_SUCCESS
+        && state != JC_CU_CAPTURE_NONE;
+}
+
 enum jc_result jc_device_launch_fail(const struct jc_device *device, const char *name,
                                      int cu_result, struct jc_error *error)
 {

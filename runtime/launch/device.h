@@ -84,6 +84,9 @@ enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_p
 enum jc_result jc_device_is_capturing(const struct jc_device *device, CUstream stream,
                                       bool *capturing, struct jc_error *error);
 
+// The same for one that is launched into anyway: one call of the driver. False: it cannot be told.
+bool jc_device_captures(const struct jc_device *device, CUstream stream);
+
 // Whether a load would wait for nothing, as far as these streams, NULL for the legacy default one,
 // can tell. The thread's current context and capture mode are as before afterwards.
 // JC_ERROR_TIMEOUT: a stream is at work, or another thread loads into the device: ask again.

@@ -175,8 +175,8 @@ static void serve_at_once(struct miss *miss, jc_service *service)
 
 void jc_kernel_note_capture(struct jc_kernel *kernel, void *stream)
 {
-    bool capturing;
-    if (jc_device_is_capturing(kernel->device, stream, &capturing, NULL) == JC_OK && capturing)
+    // What is wrong with the stream, the launch will tell.
+    if (jc_device_captures(kernel->device, stream))
         atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
 }
 
