@@ -237,8 +237,8 @@ static void tell_sealed(const struct jc_backlog *backlog, const struct jc_wish *
            "after the seal: %s: a call found its variant not loaded; another one serves it, and its"
            " own is %s. %s:\n  jitcache prewarm %s%s", kernel->tmpl->name,
            makes ? "made in the background" : "not made",
-           covers ? "Call jc_kernel_prepare with such arguments, or jc_kernel_warmup with ranges that"
-                    " reach them, before the seal; ahead of time"
+           covers ? "Call jc_kernel_prepare with such arguments, or jc_kernel_warmup with ranges"
+                    " that reach them, before the seal; ahead of time"
                   : "Call jc_kernel_prepare with such arguments before the seal; ahead of time only"
                     " what has these numbers can be made",
            line.failed ? "(out of memory)" : line.data,

@@ -561,13 +561,13 @@ static enum jc_result ask_stream(const struct jc_device *device, CUstream stream
 {
     int state = JC_CU_CAPTURE_NONE;
     int status = device->driver->cuStreamIsCapturing(stream, &state);
-    if (status == JC_CU_CAPTURE_IMPLICIT || (status == JC_CU_SUCCESS && state != JC_CU_CAPTURE_NONE))
+    const char *captured = status == JC_CU_CAPTURE_IMPLICIT
+        ? "is the legacy default stream, which takes part in the capture of another one"
+        : status == JC_CU_SUCCESS && state != JC_CU_CAPTURE_NONE ? "is being captured" : NULL;
+    if (captured)
         return jc_fail(error, JC_ERROR_NOT_READY,
                        "device %d: streams[%zu] %s; call again when the capture has ended",
-                       device->info.ordinal, index,
-                       status == JC_CU_SUCCESS ? "is being captured"
-                                               : "is the legacy default stream, which takes part in"
-                                                 " the capture of another one");
+                       device->info.ordinal, index, captured);
     if (status == JC_CU_SUCCESS)
         status = device->driver->cuStreamQuery(stream);
     if (status == JC_CU_NOT_READY)

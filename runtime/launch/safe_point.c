@@ -186,8 +186,8 @@ static enum jc_result check_params(const struct jc_device *device,
                        PRIu64 " is not there yet; the newest is %" PRIu64, params->generation,
                        pending);
     if (params->num_streams > 0 && !params->streams)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_safe_point_params: streams is NULL, and"
-                       " num_streams is not 0");
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_safe_point_params: streams is NULL, and num_streams is not 0");
     if (params->num_streams == 0 && !params->force)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_safe_point_params: no stream is named;"
                        " name all of device %d that work was given to, or set `force`",
@@ -233,7 +233,8 @@ enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_devic
     report = report ? report : &own_report;
     *report = (struct jc_safe_point_report){0};
     if (!context || !device)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "device" : "context");
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL",
+                       context ? "device" : "context");
     if (device->context != context)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "device: it is another context's");
     enum jc_result result =
