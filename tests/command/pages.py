@@ -16,13 +16,13 @@ struct CUfunc_st;
 struct CUstream_st;
 int cuLaunchKernel(struct CUfunc_st *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    unsigned, struct CUstream_st *, void **, void **);
-void block(struct jc_device *device, const struct jc_template *tmpl, struct jc_kernel *kernel,
-           void *stream, void *const *args);
-void block(struct jc_device *device, const struct jc_template *tmpl, struct jc_kernel *kernel,
-           void *stream, void *const *args)
+void block(struct jc_context *context, struct jc_device *device, const struct jc_template *tmpl,
+           struct jc_kernel *kernel, void *stream, void *const *args);
+void block(struct jc_context *context, struct jc_device *device, const struct jc_template *tmpl,
+           struct jc_kernel *kernel, void *stream, void *const *args)
 {
     struct jc_error error;
-    (void) device, (void) tmpl, (void) kernel, (void) stream, (void) args;
+    (void) context, (void) device, (void) tmpl, (void) kernel, (void) stream, (void) args;
     %s
 }
 """

@@ -1,6 +1,6 @@
-// What launches never wait for: a lock of the library, a thread that holds one, a load that does not
-// end; and everything that a context does, all of it at once. On the simulated driver, with the real
-// NVRTC. Made for the thread sanitizer as well.
+// What launches never wait for: a lock of the library, a thread that holds one, a load that does
+// not end; and everything that a context does, all of it at once. On the simulated driver, with the
+// real NVRTC. Made for the thread sanitizer as well.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@
 
 // --- what waits ----------------------------------------------------------------------------------
 
-// All that the library could wait with, or for. The driver is a library of its own, and not counted.
+// All that the library could wait with, or for. The driver is another library and not counted.
 #define WAITS(X) \
     X(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex)) \
     X(int, pthread_cond_wait, (pthread_cond_t * condition, pthread_mutex_t *mutex), \
@@ -274,7 +274,8 @@ static void *load_kind_8(void *user)
 {
     struct loader *loader = user;
     struct serving_call call;
-    loader->result = jc_kernel_prepare(loader->engine->kernel, serving_kind(&call, OUT, 8, 0), NULL);
+    serving_kind(&call, OUT, 8, 0);
+    loader->result = jc_kernel_prepare(loader->engine->kernel, call.args, NULL);
     return NULL;
 }
 

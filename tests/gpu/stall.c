@@ -1,7 +1,7 @@
 // What never stalls, on a real GPU and on the simulated driver alike: launches after a seal, and
-// while variants are made in the background; safe points beside a kernel that does not end; captures;
-// the storm guard; device memory that is full. Compiles and loads are counted outside of the
-// library, by an NVRTC and by a CUDA driver that pass everything on.
+// while variants are made in the background; safe points beside a kernel that does not end;
+// captures; the storm guard; device memory that is full. Compiles and loads are counted outside of
+// the library, by an NVRTC and by a CUDA driver that pass everything on.
 
 #include <setjmp.h>
 #include <stdarg.h>
