@@ -66,7 +66,7 @@ class Recording(harness.Case):
         return [line for line in lines if line]
 
     def clear(self):
-        self.run_command("clear", "--all", "--yes")
+        self.run_command("clear", "--yes")
         self.compiles()
 
     # --- replayed --------------------------------------------------------------------------------
@@ -123,9 +123,13 @@ class Recording(harness.Case):
             self.assertEqual((done.returncode, done.stderr), (0, ""), line)
 
     def test_what_a_manifest_cannot_say_is_told(self):
-        err = self.engine("-", "null=3", JITCACHE_RECORD=str(self.manifest))[1]
-        self.assertEqual(err, "")  # aligned to everything, and n is all that counts
+        self.record("-", "null=3")  # aligned to everything, and no facet asks for more
         self.assertEqual(len(self.lines()), 2)
+        self.write("null.cu", TEMPLATE.replace("f32*}", 'f32*, facets: ["null", {align: 16}]}'))
+        self.record("null.cu", "null=3", "null=4", said="log: k: a call is not recorded: a pointer"
+                                                        " is null.*jc_kernel_prepare makes its"
+                                                        " variant\n")
+        self.assertEqual(len(self.lines()), 3)
 
     # --- several, and killed ones ----------------------------------------------------------------
 
