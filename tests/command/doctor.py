@@ -53,7 +53,7 @@ class Doctor(harness.Case):
 
     def test_a_file_to_record_into_has_to_be_writable_and_is_not_made(self):
         self.simulate(DEVICES=1, VERSION=99000)
-        for name, level in [("engine.manifest", "ok"), ("none/engine.manifest", "problem")]:
+        for name, level in [("engine.manifest", "ok"), ("nowhere/engine.manifest", "problem")]:
             path = f"{self.folder}/{name}"
             self.env["JITCACHE_RECORD"] = path
             found = self.examine(level == "problem")
