@@ -64,14 +64,26 @@ void bench_session_init(struct session *session)
     bench_session_open(session);
 }
 
-void bench_session_finish(struct session *session)
+static void empty_folder(const struct session *session)
 {
-    bench_session_close(session);
     DIR *entries = opendir(session->folder);
     for (struct dirent *entry; entries && (entry = readdir(entries));)
         unlinkat(dirfd(entries), entry->d_name, 0);
     if (entries)
         closedir(entries);
+}
+
+void bench_session_renew(struct session *session)
+{
+    bench_session_close(session);
+    empty_folder(session);
+    bench_session_open(session);
+}
+
+void bench_session_finish(struct session *session)
+{
+    bench_session_close(session);
+    empty_folder(session);
     rmdir(session->folder);
 }
 

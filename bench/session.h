@@ -17,6 +17,9 @@
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *context, CUdevice device)) \
     X(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context)) \
     X(cuCtxSynchronize, "cuCtxSynchronize", (void)) \
+    X(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags)) \
+    X(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream)) \
+    X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream)) \
     X(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image)) \
     X(cuModuleUnload, "cuModuleUnload", (CUmodule module)) \
     X(cuModuleGetFunction, "cuModuleGetFunction", \
@@ -45,6 +48,9 @@ void bench_session_init(struct session *session);
 // Opens context and device, in a folder that may hold a cache already.
 void bench_session_open(struct session *session);
 void bench_session_close(struct session *session);
+
+// Closes it and opens it on an empty cache.
+void bench_session_renew(struct session *session);
 
 // Closes it and removes the folder.
 void bench_session_finish(struct session *session);

@@ -53,8 +53,10 @@ static const char text[] =
 static const int32_t counts[NUM_COUNTS] = {16, 100, 1000, 4096};
 
 static struct jc_context *context;
+static struct jc_device *device;
 static struct jc_template *tmpl;
-static struct jc_kernel *kernel;
+static struct jc_kernel *prepared; // its variants were made by jc_kernel_prepare
+static struct jc_kernel *upgraded; // and its were made in the background; sealed
 
 // --- what is counted -----------------------------------------------------------------------------
 
@@ -112,6 +114,7 @@ static bool watch_system_calls(void)
 // --- the thread ----------------------------------------------------------------------------------
 
 struct outcome {
+    struct jc_kernel *kernel;
     bool filtered;
     unsigned failures;     // of launches
     unsigned system_calls; // by them
@@ -119,9 +122,10 @@ struct outcome {
     unsigned allocations;
 };
 
-static unsigned launch_all(unsigned rounds)
+// Every other round with memory that is less aligned, which another variant serves.
+static unsigned launch_all(struct jc_kernel *kernel, unsigned rounds)
 {
-    void *x = NULL;
+    uintptr_t x;
     int64_t stride = 4096;
     int32_t n;
     void *args[NUM_ARGUMENTS] = {&x, &n, &stride};
@@ -129,6 +133,7 @@ static unsigned launch_all(unsigned rounds)
     unsigned failures = 0;
     for (unsigned i = 0; i < rounds * NUM_COUNTS; i++) {
         n = counts[i % NUM_COUNTS];
+        x = i / NUM_COUNTS % 2 * 4;
         failures += jc_kernel_launch(kernel, NULL, args, NULL) != JC_OK;
         failures += jc_kernel_resolve(kernel, NULL, args, &launch, NULL) != JC_OK;
     }
@@ -138,10 +143,10 @@ static unsigned launch_all(unsigned rounds)
 static void *watch_launches(void *user)
 {
     struct outcome *outcome = user;
-    outcome->failures = launch_all(1); // this thread's stack is touched once
+    outcome->failures = launch_all(outcome->kernel, 2); // this thread's stack is touched once
     outcome->filtered = watch_system_calls();
     watched = true;
-    outcome->failures += launch_all(ROUNDS);
+    outcome->failures += launch_all(outcome->kernel, ROUNDS);
     watched = false;
     outcome->allocations = allocations;
     outcome->system_calls = atomic_load(&system_calls);
@@ -155,48 +160,73 @@ static void *watch_launches(void *user)
 
 // --- tests ---------------------------------------------------------------------------------------
 
-static int setup(void **state)
+static enum jc_result prepare_all(struct jc_error *error)
 {
-    struct jc_device *device;
-    struct jc_error error;
     void *x = NULL;
     int64_t stride = 4096;
     int32_t n;
     void *args[NUM_ARGUMENTS] = {&x, &n, &stride};
+    enum jc_result result = jc_kernel_create(device, tmpl, NULL, &prepared, error);
+    for (int i = 0; i < NUM_COUNTS && result == JC_OK; i++) {
+        n = counts[i];
+        result = jc_kernel_prepare(prepared, args, error);
+    }
+    return result;
+}
+
+// Launches miss, and get their own variants at a safe point.
+static enum jc_result upgrade_all(struct jc_error *error)
+{
+    struct jc_kernel_info info = {0};
+    void *streams[] = {NULL};
+    enum jc_result result =
+        jc_kernel_create(device, tmpl, jc_kernel_params(.policy = JC_POLICY_GENERIC), &upgraded,
+                         error);
+    if (result == JC_OK && launch_all(upgraded, 2) > 0)
+        result = JC_ERROR_DRIVER;
+    while (result == JC_OK && info.upgraded < NUM_COUNTS) {
+        usleep(1000);
+        result = jc_context_safe_point(context, device,
+                                       jc_safe_point_params(.streams = streams, .num_streams = 1,
+                                                            .budget_ns = UINT64_C(1000000000),
+                                                            .activate = true),
+                                       NULL, error);
+        jc_kernel_info(upgraded, &info);
+    }
+    return result == JC_OK ? jc_context_seal(context, JC_SEAL_LOG, error) : result;
+}
+
+static int setup(void **state)
+{
+    struct jc_error error = {""};
     if (scratch_setup(state) != 0)
         return -1;
     if (jc_context_create(jc_context_params(.dir = scratch), &context, &error) ||
         jc_context_device(context, 0, &device, &error) ||
         jc_template_create(jc_template_params(.text = text), &tmpl, &error) ||
-        jc_kernel_create(device, tmpl, NULL, &kernel, &error)) {
+        prepare_all(&error) || upgrade_all(&error)) {
         print_error("%s\n", error.text);
         return -1;
-    }
-    for (int i = 0; i < NUM_COUNTS; i++) {
-        n = counts[i];
-        if (jc_kernel_prepare(kernel, args, &error)) {
-            print_error("%s\n", error.text);
-            return -1;
-        }
     }
     return 0;
 }
 
 static int teardown(void **state)
 {
-    jc_kernel_destroy(&kernel);
+    jc_kernel_destroy(&upgraded);
+    jc_kernel_destroy(&prepared);
     jc_template_destroy(&tmpl);
     jc_context_destroy(&context);
     return scratch_teardown(state);
 }
 
-static void test_a_hit_makes_no_system_call_and_allocates_nothing(void **state)
+static void check_hits(struct jc_kernel *kernel)
 {
-    (void) state;
-    struct outcome outcome = {0};
+    struct outcome outcome = {.kernel = kernel};
     struct sigaction action = {.sa_handler = count_system_call};
     struct jc_kernel_info before, after;
     pthread_t thread;
+    atomic_store(&system_calls, 0);
     jc_kernel_info(kernel, &before);
     assert_int_equal(sigaction(SIGSYS, &action, NULL), 0);
     assert_int_equal(pthread_create(&thread, NULL, watch_launches, &outcome), 0);
@@ -210,6 +240,19 @@ static void test_a_hit_makes_no_system_call_and_allocates_nothing(void **state)
     assert_int_equal(outcome.allocations, 0);
     assert_int_equal(after.loads, before.loads);
     assert_int_equal(after.variants, NUM_COUNTS + 1);
+    assert_int_equal(after.stand_ins - after.unaligned, upgraded == kernel ? NUM_COUNTS : 0);
+}
+
+static void test_a_hit_makes_no_system_call_and_allocates_nothing(void **state)
+{
+    (void) state;
+    check_hits(prepared);
+}
+
+static void test_nor_does_one_whose_variant_was_made_in_the_background(void **state)
+{
+    (void) state;
+    check_hits(upgraded);
 }
 
 int main(void)
@@ -223,6 +266,7 @@ int main(void)
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_hit_makes_no_system_call_and_allocates_nothing),
+        cmocka_unit_test(test_nor_does_one_whose_variant_was_made_in_the_background),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -920,6 +920,49 @@ static void a_load_waits_while_busy_and_launches_wait_for_it(void **state)
     assert_int_equal(query(), 0);
 }
 
+static int synchronize_here(void)
+{
+    return sim.cuStreamSynchronize(stream_here);
+}
+
+static void a_kernel_that_does_not_end_keeps_its_stream_and_loads(void **state)
+{
+    (void) state;
+    start_with_module();
+    kernel_here = function("nothing");
+    CUstream persistent = create_stream(0);
+    stream_here = create_stream(0);
+    sim.set_stream_busy(0, persistent, true);
+    assert_int_equal(sim.cuStreamQuery(persistent), 600);
+    // Another stream goes on.
+    assert_int_equal(query(), 0);
+    assert_int_equal(launch_here(), 0);
+    assert_int_equal(synchronize_here(), 0);
+    assert_int_equal(sim.cuStreamQuery(NULL), 0);
+    struct other loading = {.act = load}, launching = {.act = launch_here},
+                 waiting = {.act = synchronize};
+    begin(&loading);
+    wait_until_blocked(1);
+    begin(&launching);
+    wait_until_blocked(2);
+    begin(&waiting);
+    wait_until_blocked(3);
+    sim.set_stream_busy(0, persistent, false);
+    assert_int_equal(end(&loading), 0);
+    assert_int_equal(end(&launching), 0);
+    assert_int_equal(end(&waiting), 0);
+    // The legacy default stream can have one too, and who waits for that stream waits for it.
+    sim.set_stream_busy(0, NULL, true);
+    assert_int_equal(sim.cuStreamQuery(NULL), 600);
+    assert_int_equal(query(), 0);
+    stream_here = NULL;
+    waiting.act = synchronize_here;
+    begin(&waiting);
+    wait_until_blocked(1);
+    sim.set_stream_busy(0, NULL, false);
+    assert_int_equal(end(&waiting), 0);
+}
+
 static void another_device_is_not_held_up(void **state)
 {
     (void) state;
@@ -1083,6 +1126,7 @@ int main(void)
         cmocka_unit_test(a_capture_is_spoilt_by_what_it_cannot_hold),
         cmocka_unit_test(a_graph_is_captured_and_launched),
         cmocka_unit_test(a_load_waits_while_busy_and_launches_wait_for_it),
+        cmocka_unit_test(a_kernel_that_does_not_end_keeps_its_stream_and_loads),
         cmocka_unit_test(another_device_is_not_held_up),
         cmocka_unit_test(device_memory_can_run_out),
         cmocka_unit_test(memory_holds_what_was_copied_into_it),

@@ -176,6 +176,7 @@ static int wrong(const struct jc_manifest *manifest, const char *format, ...)
 // Takes the next line: it becomes a text of its own, without what ends it. NULL after the last.
 static char *take_line(struct jc_manifest *manifest, size_t *size)
 {
+    *size = 0;
     if (manifest->at >= manifest->size)
         return NULL;
     char *line = manifest->text + manifest->at;

@@ -11,7 +11,7 @@
     int name(__VA_ARGS__)
 
 // Handles that can be told from NULL.
-static char context_handle, module_handle, function_handle;
+static char context_handle, module_handle, function_handle, stream_handle;
 
 CALL(cuInit, unsigned flags)
 {
@@ -173,6 +173,32 @@ CALL(cuFuncSetAttribute, CUfunction function, int attribute, int value)
     (void) function;
     (void) attribute;
     (void) value;
+    return JC_CU_SUCCESS;
+}
+
+CALL(cuStreamCreate, CUstream *stream, unsigned flags)
+{
+    (void) flags;
+    *stream = (CUstream) (void *) &stream_handle;
+    return JC_CU_SUCCESS;
+}
+
+CALL(cuStreamDestroy_v2, CUstream stream)
+{
+    (void) stream;
+    return JC_CU_SUCCESS;
+}
+
+CALL(cuStreamSynchronize, CUstream stream)
+{
+    (void) stream;
+    return JC_CU_SUCCESS;
+}
+
+// It is always idle.
+CALL(cuStreamQuery, CUstream stream)
+{
+    (void) stream;
     return JC_CU_SUCCESS;
 }
 

@@ -351,9 +351,10 @@ static void tell_growth(struct jc_compiler *compiler, const char *text)
 {
     if (strncmp(compiler->growth, text, sizeof(compiler->growth) - 1) == 0)
         return;
-    snprintf(compiler->growth, sizeof(compiler->growth), "%s", text);
+    snprintf(compiler->growth, sizeof(compiler->growth), "%.*s",
+             (int) sizeof(compiler->growth) - 1, text);
     char line[512];
-    snprintf(line, sizeof(line), "no further compile worker for now: %s", text);
+    snprintf(line, sizeof(line), "no further compile worker for now: %.400s", text);
     log_later(compiler, line);
 }
 

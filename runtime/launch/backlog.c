@@ -362,6 +362,10 @@ static bool tell(void *user, const struct jc_arrival *arrival)
     if (arrival->obtained) {
         upgrade->obtained = *arrival->obtained;
         *arrival->obtained = (struct jc_obtained){0};
+        // Counted now: it may wait for long, and for nothing.
+        if (upgrade->obtained.compiled)
+            jc_kernel_count_compile(upgrade->kernel);
+        upgrade->obtained.compiled = false;
     } else {
         struct jc_error error;
         enum jc_result result = jc_arrival_fail(arrival, &error);

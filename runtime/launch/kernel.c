@@ -76,20 +76,27 @@ static void count_load(struct jc_kernel *kernel, bool from_cache, bool fresh, ui
     atomic_fetch_add_explicit(&context->sealed_loads, sealed, memory_order_relaxed);
 }
 
+void jc_kernel_count_compile(struct jc_kernel *kernel)
+{
+    struct jc_context *context = kernel->device->context;
+    bool sealed = seal_of(kernel) != JC_SEAL_OPEN;
+    pthread_mutex_lock(&kernel->lock);
+    kernel->counts.compiles++;
+    kernel->counts.sealed_compiles += sealed;
+    pthread_mutex_unlock(&kernel->lock);
+    atomic_fetch_add_explicit(&context->sealed_compiles, sealed, memory_order_relaxed);
+}
+
 // Counts what became of one that was to be made. `obtained` may be NULL.
 static void count_made(struct jc_kernel *kernel, enum jc_result result,
                        const struct jc_obtained *obtained)
 {
-    struct jc_context *context = kernel->device->context;
-    bool compiled = obtained && obtained->compiled;
-    bool sealed = compiled && seal_of(kernel) != JC_SEAL_OPEN;
+    if (obtained && obtained->compiled)
+        jc_kernel_count_compile(kernel);
     pthread_mutex_lock(&kernel->lock);
-    kernel->counts.compiles += compiled;
-    kernel->counts.sealed_compiles += sealed;
     kernel->counts.failures += result != JC_OK;
     kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
     pthread_mutex_unlock(&kernel->lock);
-    atomic_fetch_add_explicit(&context->sealed_compiles, sealed, memory_order_relaxed);
 }
 
 // `making` is held.

@@ -103,6 +103,10 @@ enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *varia
 enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *variant,
                               const struct jc_variant **listed, struct jc_error *error);
 
+// Counts a variant that was compiled, where it is loaded later if at all: `obtained` says then that
+// it was not. The others do so by themselves.
+void jc_kernel_count_compile(struct jc_kernel *kernel);
+
 // JC_ERROR_NOT_READY: the context is sealed as frozen, and nothing more is made.
 enum jc_result jc_kernel_check_frozen(const struct jc_kernel *kernel, struct jc_error *error);
 

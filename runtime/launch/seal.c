@@ -24,7 +24,6 @@ enum jc_result jc_context_seal(struct jc_context *context, enum jc_seal seal,
     if (result != JC_OK)
         return result;
     enum jc_seal before = atomic_exchange_explicit(&context->seal, seal, memory_order_acq_rel);
-    jc_backlog_wake(context->backlog);
     if (before != seal)
         jc_log(&context->log, JC_LOG_INFO, "seal: %s, was %s; kernels: %zu", names[seal],
                names[before], kernels);

@@ -8,38 +8,16 @@
 
 #include <cmocka.h>
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
+#include "counting.h"
 #include "tests/counted.h"
 
 #define MAX_TOKENS 8192
 #define HEADS 8
 #define HEAD 512
 #define HIDDEN 2048
-
-static uint64_t (*calls_of)(const char *symbol);
-
-static bool find_counts(void)
-{
-    // A function is got through a union: C has no cast from an object pointer.
-    union {
-        void *symbol;
-        uint64_t (*function)(const char *);
-    } found = {.symbol = dlsym(gpu.library, "counting_get")};
-    calls_of = found.function;
-    return calls_of;
-}
-
-// What must not happen any more.
-static uint64_t loads(void)
-{
-    return calls_of("cuModuleLoadData") + calls_of("cuLibraryLoadData")
-           + calls_of("cuModuleGetFunction") + calls_of("cuFuncLoad")
-           + calls_of("cuFuncSetAttribute");
-}
 
 struct launcher {
     struct jc_context *context;
@@ -72,7 +50,7 @@ static void open_launcher(struct launcher *launcher, const char *name, const cha
     must(launcher, jc_template_create(jc_template_params(.file = file), &launcher->tmpl,
                                       &launcher->error));
     compiles();
-    uint64_t loaded = calls_of("cuModuleLoadData");
+    uint64_t loaded = counting_calls("cuModuleLoadData");
     must(launcher, jc_kernel_create(launcher->device, launcher->tmpl,
                                     jc_kernel_params(.parameters = &setting, .num_parameters = 1,
                                                      .ranges = ranges, .num_ranges = num_ranges),
@@ -82,7 +60,7 @@ static void open_launcher(struct launcher *launcher, const char *name, const cha
     jc_kernel_info(launcher->kernel, &info);
     assert_true(info.compiles >= 2);
     assert_int_equal(compiles(), info.compiles);
-    assert_int_equal(calls_of("cuModuleLoadData") - loaded, info.loads);
+    assert_int_equal(counting_calls("cuModuleLoadData") - loaded, info.loads);
 
     size_t tokens = MAX_TOKENS + 8;
     gpu_memory_init(&launcher->in, tokens * HEADS * HEAD * 2, 0, 0);
@@ -132,15 +110,15 @@ static void check_counts(const char *name, const char *format, const struct jc_s
 {
     struct launcher launcher;
     open_launcher(&launcher, name, format, ranges, num_ranges);
-    uint64_t loaded = loads(), launched = calls_of("cuLaunchKernelEx");
+    uint64_t loaded = counting_loads(), launched = counting_calls("cuLaunchKernelEx");
     for (int32_t tokens = 1; tokens <= MAX_TOKENS; tokens++) {
         launch(&launcher, tokens);
         if (tokens % 256 == 0)
             gpu_check(gpu.cuCtxSynchronize());
     }
     assert_int_equal(compiles(), 0);
-    assert_int_equal(loads(), loaded);
-    assert_int_equal(calls_of("cuLaunchKernelEx"), launched + MAX_TOKENS);
+    assert_int_equal(counting_loads(), loaded);
+    assert_int_equal(counting_calls("cuLaunchKernelEx"), launched + MAX_TOKENS);
     close_launcher(&launcher);
 }
 
@@ -167,10 +145,8 @@ int main(void)
         return status;
     if (!gpu_open())
         return 77;
-    if (!find_counts()) {
-        fprintf(stderr, "libcuda.so.1 is not the one that counts\n");
+    if (!counting_find())
         return 1;
-    }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, counted_setup, counted_teardown)
     const struct CMUnitTest tests[] = {
         TEST(no_count_of_tokens_makes_a_variant_of_the_heads_kernel),

@@ -16,8 +16,12 @@ static void keep_warning(void *user, enum jc_log_level level, const char *line)
     struct session *session = user;
     if (level > JC_LOG_WARNING)
         return;
+    pthread_mutex_lock(&session->lock);
+    if (session->warnings < SESSION_WARNINGS)
+        session->warned[session->warnings] = strdup(line);
     session->warnings++;
     snprintf(session->warning, sizeof(session->warning), "%s", line);
+    pthread_mutex_unlock(&session->lock);
 }
 
 static unsigned long simulated_runs(void)
@@ -35,7 +39,7 @@ int session_set_up(void **state)
 {
     struct session *session = calloc(1, sizeof(*session));
     void *folder;
-    if (!session || scratch_setup(&folder) != 0)
+    if (!session || scratch_setup(&folder) != 0 || pthread_mutex_init(&session->lock, NULL) != 0)
         return -1;
     gpu_check(gpu.cuCtxSetCurrent(gpu_primary));
     gpu_check(gpu.cuStreamCreate(&session->stream, GPU_STREAM_NON_BLOCKING));
@@ -65,6 +69,9 @@ int session_tear_down(void **state)
     jc_context_destroy(&session->context);
     gpu_check(gpu.cuStreamDestroy_v2(session->stream));
     gpu_memory_finish(&session->out);
+    for (size_t i = 0; i < SESSION_WARNINGS; i++)
+        free(session->warned[i]);
+    pthread_mutex_destroy(&session->lock);
     free(session);
     return scratch_teardown(NULL);
 }
@@ -94,19 +101,41 @@ void session_make(struct session *session, const char *text, const struct jc_ker
     session->kernel = session_kernel(session, session->tmpl, params);
 }
 
+static bool has_words(const char *text, const char *words)
+{
+    char copy[256], *rest = copy;
+    snprintf(copy, sizeof(copy), "%s", words);
+    for (char *word; (word = strsep(&rest, " "));)
+        if (!strstr(text, word))
+            return false;
+    return true;
+}
+
 void session_expect_result(const struct session *session, enum jc_result got, const char *call,
                            enum jc_result expected, const char *words, const char *file, int line)
 {
-    char copy[256], *rest = copy;
-    bool right = got == expected;
-    snprintf(copy, sizeof(copy), "%s", words);
-    for (char *word; right && (word = strsep(&rest, " "));)
-        right = strstr(session->error.text, word) != NULL;
-    if (right)
+    if (got == expected && has_words(session->error.text, words))
         return;
     print_error("%s: %s\n%s\nexpected: %s, with the words '%s'\n", call, jc_result_string(got),
                 session->error.text, jc_result_string(expected), words);
     _fail(file, line);
+}
+
+unsigned session_warned(struct session *session, const char *words, const char **first)
+{
+    unsigned count = 0;
+    const char *found = NULL;
+    pthread_mutex_lock(&session->lock);
+    for (size_t i = 0; i < SESSION_WARNINGS && session->warned[i]; i++) {
+        if (!has_words(session->warned[i], words))
+            continue;
+        found = found ? found : session->warned[i];
+        count++;
+    }
+    pthread_mutex_unlock(&session->lock);
+    if (first)
+        *first = found;
+    return count;
 }
 
 struct jc_kernel_info session_info(struct session *session)

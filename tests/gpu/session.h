@@ -4,12 +4,15 @@
 #ifndef TEST_SESSION_H
 #define TEST_SESSION_H
 
+#include <pthread.h>
+
 #include <jitcache/jitcache.h>
 #include <jitcache/kernel.h>
 
 #include "gpu.h"
 
 #define SESSION_WORDS 16384
+#define SESSION_WARNINGS 64
 
 struct session {
     struct jc_context *context;
@@ -19,8 +22,10 @@ struct session {
     CUstream stream;
     struct gpu_memory out; // SESSION_WORDS of 4 bytes, all 0
     struct jc_error error; // of the call that `session_expect` looked at
+    pthread_mutex_t lock;  // guards what follows: threads of the library log too
     unsigned warnings;     // that the context logged
     char warning[2048];    // the last of them
+    char *warned[SESSION_WARNINGS]; // the first of them
     unsigned long launches; // of the simulated driver, up to the last session_runs
 };
 
@@ -42,6 +47,10 @@ void session_make(struct session *session, const char *text, const struct jc_ker
                           words, __FILE__, __LINE__)
 void session_expect_result(const struct session *session, enum jc_result got, const char *call,
                            enum jc_result expected, const char *words, const char *file, int line);
+
+// How many warnings had all of these words. `first`, which may be NULL, is the first of them, until
+// the session ends; NULL: there was none.
+unsigned session_warned(struct session *session, const char *words, const char **first);
 
 // Launches the session's kernel into its stream; the call has to succeed.
 #define session_launch(session, args) \

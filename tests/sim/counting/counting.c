@@ -5,8 +5,8 @@
 //   JITCACHE_CUDA_COUNT  a file that gets, when the process ends, one line for each call that was
 //                        made: "cuModuleLoadData 3"
 //
-// counting_get tells of one call at any time. Functions that are got through cuGetProcAddress, as
-// the CUDA runtime does, are the other library's and not counted.
+// counting_get tells of one call at any time, counting_real gives the other library. Functions that
+// are got through cuGetProcAddress, as the CUDA runtime does, are the other one's and not counted.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -121,6 +121,14 @@ uint64_t counting_get(const char *symbol)
         if (strcmp(symbols[i], symbol) == 0)
             return atomic_load_explicit(&counts[i], memory_order_relaxed);
     return UINT64_MAX;
+}
+
+// The other library, as dlopen gave it; NULL: there is none.
+EXPORT void *counting_real(void);
+void *counting_real(void)
+{
+    pthread_once(&once, start);
+    return real_library;
 }
 
 __attribute__((constructor)) static void remember_process(void)
