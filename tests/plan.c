@@ -750,6 +750,45 @@ static void many_facets_of_tied_arguments_stay_exact(void **state)
     expect_counts(text, NULL, expected, 1);
 }
 
+static void generic_variants_alone_need_no_ranges(void **state)
+{
+    (void) state;
+    struct jc_template *tmpl = make_template(
+        "/*jitcache\nkernel: k\nparameters:\n  - {name: N, type: int}\n"
+        "  - {name: T, type: int, dispatch: [{when: n <= 4, value: 1}, {value: 2}]}\n"
+        "arguments:\n  - {name: n, type: i32}\nfallback: {T: 8}\nlaunch: {}\n*/\n"
+        "JC_FACT(n);\n");
+    const struct jc_setting both = {"N", "3,5"}, fixed[] = {{"N", "3"}, {"T", "2"}};
+    const struct jc_setting range = {"n", "1"};
+    static const char *const without[] = {"n"};
+    size_t count;
+    struct jc_plan *plan = make_plan(
+        tmpl, jc_plan_params(.parameters = &both, .num_parameters = 1, .generic = true));
+    const struct jc_plan_variant *variants = jc_plan_variants(plan, &count);
+    assert_int_equal(2, count);
+    assert_int_equal(0, jc_plan_num_reached(plan));
+    assert_int_equal(2, jc_plan_num_generic(plan));
+    assert_string_equal("parameter.N=3\nparameter.T=8\n", variants[0].specialization);
+    assert_string_equal("parameter.N=5\nparameter.T=8\n", variants[1].specialization);
+    assert_true(variants[0].generic && variants[1].generic);
+    jc_plan_destroy(&plan);
+    plan = make_plan(tmpl, jc_plan_params(.parameters = fixed, .num_parameters = 2,
+                                          .generic = true));
+    variants = jc_plan_variants(plan, &count);
+    assert_int_equal(1, count);
+    assert_string_equal("parameter.N=3\nparameter.T=2\n", variants[0].specialization);
+    jc_plan_destroy(&plan);
+    expect_refused(tmpl, jc_plan_params(.generic = true), JC_ERROR_INVALID_ARGUMENT,
+                   "parameters without a value");
+    expect_refused(tmpl, jc_plan_params(.parameters = &both, .num_parameters = 1, .ranges = &range,
+                                        .num_ranges = 1, .generic = true),
+                   JC_ERROR_INVALID_ARGUMENT, "have no use for ranges; leave one of the two out");
+    expect_refused(tmpl, jc_plan_params(.parameters = &both, .num_parameters = 1,
+                                        .without = without, .num_without = 1, .generic = true),
+                   JC_ERROR_INVALID_ARGUMENT, "have no use for without; leave one of the two out");
+    jc_template_destroy(&tmpl);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -760,6 +799,7 @@ int main(void)
         cmocka_unit_test(a_pointer_that_comes_either_way_is_a_cause_and_comes_aligned_first),
         cmocka_unit_test(variants_are_counted_exactly),
         cmocka_unit_test(values_of_parameters_multiply),
+        cmocka_unit_test(generic_variants_alone_need_no_ranges),
         cmocka_unit_test(variants_come_in_the_order_in_which_calls_reach_them),
         cmocka_unit_test(wrong_settings_are_refused_with_what_there_is),
         cmocka_unit_test(an_argument_without_values_is_an_error_only_where_it_matters),

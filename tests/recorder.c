@@ -154,7 +154,8 @@ static const char *digest_of(const char *text)
 // --- a kernel ------------------------------------------------------------------------------------
 
 #define DESCRIPTION \
-    "/*jitcache\nkernel: k\narguments:\n  - {name: p, type: f32*, facets: [\"null\", {align: 16}]}\n" \
+    "/*jitcache\nkernel: k\narguments:\n" \
+    "  - {name: p, type: f32*, facets: [\"null\", {align: 16}]}\n" \
     "  - {name: n, type: i32}\nlaunch: {block: 32}\n*/\n"
 #define CODE \
     "#include <jitcache.cuh>\n" \

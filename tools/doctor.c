@@ -1,5 +1,6 @@
 // `jitcache doctor`: whether everything that jitcache needs is there and works together.
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ static const char *const variables[] = {
     "JITCACHE_DIR",   "JITCACHE_BASE",   "JITCACHE_DISABLE", "JITCACHE_READONLY",
     "JITCACHE_TRUST", "JITCACHE_NVRTC",  "JITCACHE_WORKER",  "JITCACHE_LOG",
     "JITCACHE_JOBS",  "JITCACHE_MAX_BYTES", "JITCACHE_COMPILE_TIMEOUT", "JITCACHE_COMPILE_BYTES",
+    "JITCACHE_POLICY", "JITCACHE_SEAL", "JITCACHE_RECORD",
 };
 #define NUM_VARIABLES (sizeof(variables) / sizeof(variables[0]))
 
@@ -106,6 +108,32 @@ static void check_values(struct doctor *doctor)
     } while (result == JC_ERROR_INVALID_ARGUMENT && take_away(doctor, error.text));
 }
 
+// Whether an engine could record into a file: what a context would open, which is not done here.
+static bool is_writable(const char *file)
+{
+    if (access(file, F_OK) == 0)
+        return access(file, R_OK | W_OK) == 0;
+    const char *slash = strrchr(file, '/');
+    char *folder = slash ? jc_copy_text(file, (size_t) (slash + 1 - file)) : jc_copy_text(".", 1);
+    bool writable = access(folder, W_OK | X_OK) == 0;
+    free(folder);
+    return writable;
+}
+
+// The command itself launches nothing, so it has nothing to record.
+static void check_record(struct doctor *doctor)
+{
+    const char *file = variable("JITCACHE_RECORD");
+    if (file && !is_writable(file))
+        jc_findings_add(&doctor->findings, JC_FINDING_PROBLEM, "environment", "JITCACHE_RECORD=%s"
+                        " cannot be written: %s; no engine makes a context so; name a file in a"
+                        " folder that it can write", file, strerror(errno));
+    else if (file)
+        jc_findings_add(&doctor->findings, JC_FINDING_OK, "environment", "JITCACHE_RECORD=%s",
+                        file);
+    unsetenv("JITCACHE_RECORD");
+}
+
 static void tell_variable(struct doctor *doctor, const char *name, const char *value)
 {
     if (is_variable(name) || strcmp(name, "NVRTC_APPEND_FLAGS") == 0)
@@ -136,6 +164,7 @@ static void check_environment(struct doctor *doctor)
     json_t *set = json_object();
     visit_environment(doctor, set);
     add_fact(doctor, "environment", set);
+    check_record(doctor);
     check_values(doctor);
     visit_environment(doctor, NULL);
 }

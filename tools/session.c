@@ -175,6 +175,7 @@ int jc_session_open(struct jc_session *session, const struct jc_common *common,
     struct jc_log log = {.write = write_line, .user = &held_log, .level = level};
     struct jc_error error;
     *session = (struct jc_session){0};
+    unsetenv("JITCACHE_RECORD"); // the command launches nothing, so it has nothing to record
     enum jc_result result = jc_context_create(
         jc_context_params(.dir = common->dir, .nvrtc = params ? params->nvrtc : NULL,
                           .worker = params ? params->worker : NULL,

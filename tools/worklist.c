@@ -347,26 +347,31 @@ static int check_use(const struct jc_worklist *worklist, size_t num_templates)
     if (num_templates == 0 && option)
         return jc_options_misuse(worklist->command, "%s is for templates on the command line, and"
                                  " there are manifests only; write it on their lines", option);
-    if (num_templates > 1 && worklist->source)
-        return jc_options_misuse(worklist->command, "--source is for one template, and there are"
-                                 " %zu", num_templates);
     if (num_templates && worklist->num_archs == 0)
         return jc_options_misuse(worklist->command, "no architecture to compile for; add --arch"
                                  " sm_90a for Hopper, or that of your GPU");
     return JC_STATUS_DONE;
 }
 
+// Before a template is read, which is then compared with it.
+static int check_one_source(const struct jc_worklist *worklist, size_t num_templates)
+{
+    if (worklist->source && num_templates > 1)
+        return jc_options_misuse(worklist->command, "--source is for one template, and there are"
+                                 " %zu", num_templates);
+    return check_source(worklist->command, "", worklist->source);
+}
+
 int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t num_files)
 {
-    if (check_source(worklist->command, "", worklist->source))
-        return JC_STATUS_WRONG_USE;
     struct jc_template **templates = jc_allocate(num_files, sizeof(struct jc_template *));
     bool *manifest = jc_allocate(num_files, sizeof(*manifest));
     size_t num_templates = 0, num_read = 0;
-    int status = JC_STATUS_DONE;
     for (size_t i = 0; i < num_files; i++)
         num_templates += !(manifest[i] = jc_manifest_is(files[i]));
-    for (size_t i = 0; i < num_files; i++) {
+    int status = check_one_source(worklist, num_templates);
+    bool misused = status;
+    for (size_t i = 0; i < num_files && !misused; i++) {
         if (manifest[i])
             continue;
         const struct origin origin = {"", files[i], worklist->folder, worklist->source};
@@ -376,7 +381,7 @@ int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t nu
         else
             status = JC_STATUS_WRONG_USE;
     }
-    bool misused = !status && (status = check_use(worklist, num_templates));
+    misused = misused || (!status && (status = check_use(worklist, num_templates)));
     if (!status && num_templates)
         status = add_templates(worklist, templates, num_read);
     for (size_t i = 0; i < num_files && !misused; i++)

@@ -51,6 +51,21 @@ class Doctor(harness.Case):
         for word in words:
             self.assertIn(word, found[topic][0][1])
 
+    def test_a_file_to_record_into_has_to_be_writable_and_is_not_made(self):
+        self.simulate(DEVICES=1, VERSION=99000)
+        for name, level in [("engine.manifest", "ok"), ("nowhere/engine.manifest", "problem")]:
+            path = f"{self.folder}/{name}"
+            self.env["JITCACHE_RECORD"] = path
+            found = self.examine(level == "problem")
+            self.assertIn((level, True), [(each, f"JITCACHE_RECORD={path}" in text)
+                                          for each, text in found["environment"]])
+            self.assertEqual(self.told["environment"]["JITCACHE_RECORD"], path)
+            self.assertFalse(os.path.exists(path))
+        self.env.update(JITCACHE_RECORD="", JITCACHE_SEAL="frozn", JITCACHE_POLICY="generic")
+        found = self.examine(1)["environment"]
+        self.assertIn(("ok", "JITCACHE_POLICY=generic"), found)
+        self.assertIn("JITCACHE_SEAL is 'frozn'", str(found))
+
     def test_a_machine_with_everything_has_no_problem(self):
         self.simulate(DEVICES=8, VERSION=99000)
         found = self.examine(0)

@@ -61,6 +61,19 @@ WRONG = [
     ("k.cu --param n=1 --arch 10.0f", "2: '10.0f': code for a family of architectures, suffix f,"),
     ("k.cu --arch sm_90a --param n=1-40", "2: --param n=1-40: the values of a parameter are a li"),
     ("k.cu --arch sm_90a --param n=7,1:4", "2: --param n=7,1:4: the values of a parameter are a"),
+    ("k.cu --param n=1 --arch 9.0 --generic --range count=1", "2: --generic is for the generic "
+     "variant alone, which no --range changes; leave one of the two out"),
+    ("k.cu --param n=1 --arch 9.0 --without count --generic", "2: --generic is for the generic "
+     "variant alone, which no --without changes; leave one of the two out"),
+    ("k.cu --param n=1 --arch 9.0 --generic=1", "2: --generic takes no value"),
+    ("k.cu --param n=1 --arch 9.0 --source 12", "2: --source wants the 32 hexadecimal digits that"
+     " were recorded, not '12'"),
+    ("k.cu --param n=1 --arch 9.0 --source", "2: --source needs a value"),
+    ("k.cu --arch 9.0 --source a --source b", "2: --source is given twice"),
+    ("k.cu --param n=1 --arch 9.0 --template-dir ''", "2: --template-dir needs a value"),
+    ("--template-dir .", "2: a template's FILE is missing"),
+    ("k.cu --param n=1 --arch 9.0 --template-dir k.cu", "2: --template-dir k.cu: there is no such"
+     " folder; it is where the includes of k.cu start"),
     ("k.cu --arch sm_90a --param n=1..4", "2: --param n=1..4: the values of a parameter are a li"),
 ]
 
@@ -240,6 +253,33 @@ class Manifests(harness.Case):
         words = [kernel, "--param", "n=1", "--arch", "sm_90a"]
         self.assertEqual(len(self.items(path, *words)), 4)
         self.assertEqual(len(self.items(path, path, *words)), 4)
+
+    def test_the_generic_variant_alone_is_asked_for_by_a_word(self):
+        kernel = self.write("k.cu", PLAIN.replace(", do_not_specialize: true, range: [1, 64]", ""))
+        path = self.write("list", FIRST + "k.cu --param n=1,2 --generic --arch 9.0\n"
+                                          "--generic --arch=9.0 k.cu --param=n=1,2\n")
+        self.assertEqual(self.items(path), [f"{kernel} variants=2 9.0"])
+        self.assertIn("--generic is for templates on the command line",
+                      self.complaint("prewarm", path, "--generic"))
+        self.assertEqual(self.items(kernel, "--arch", "9.0", "--generic", "--param", "n=3"),
+                         [f"{kernel} variants=1 9.0"])
+        # Without the word its number has to have a range.
+        self.assertIn("--range count=LO:HI", self.complaint("prewarm", kernel, "--arch", "9.0",
+                                                            "--param", "n=3"))
+
+    def test_a_template_is_one_for_each_folder_of_its_includes(self):
+        kernel = self.write("k.cu", PLAIN)
+        for name in ["a", "b"]:
+            (self.folder / name).mkdir()
+        path = self.write("list", FIRST + "".join(
+            f"k.cu --param n=1 --arch 9.0 {words}\n"
+            for words in ["", "--template-dir a", "--template-dir=b", "--template-dir a"]))
+        self.assertEqual(self.items(path), [f"{kernel} variants=1 9.0"] * 3)
+        for words in [["--template-dir", "a"], ["--source", "0" * 32]]:
+            self.assertIn(f"{words[0]} is for templates on the command line",
+                          self.complaint("prewarm", path, *words))
+        self.assertIn("--source is for one template, and there are 2", self.complaint(
+            "prewarm", kernel, SILU, "--arch", "9.0", *words, "--param", "n=1"))
 
     def test_manifests_and_templates_go_together(self):
         kernel = self.write("k.cu", PLAIN)

@@ -55,6 +55,20 @@ class Planning(harness.Case):
                 for each in reached:
                     self.assertEqual(each["parameters"]["scale_format"], scale_format)
 
+    def test_the_generic_variant_alone_needs_no_ranges(self):
+        path = self.write("wide.cu", WIDE)
+        self.assertIn("--range n=LO:HI", self.complaint("plan", path))
+        plan = self.json("plan", path, "--generic")
+        self.assertEqual((plan["variants"], plan["generic"], plan["causes"]), (0, 1, []))
+        self.assertEqual([(each["specialization"], each["generic"], each["first"])
+                          for each in plan["list"]], [("", True, {})])
+        text = self.run_command("plan", path, "--generic").out
+        self.assertTrue(text.startswith("wide: 1 generic variant, and none for its calls\n"), text)
+        self.assertNotIn("Common to all", text)
+        text = self.run_command("plan", ROPE, "--generic", "--param",
+                                "scale_format=fp32,ue8m0").out
+        self.assertIn(": 2 generic variants, and none for its calls\n", text)
+
     def test_json_has_the_documented_names(self):
         plan = self.json("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE)
         self.assertEqual(set(plan), {"kernel", "file", "variants", "generic", "list", "causes"})
