@@ -28,7 +28,7 @@ enum {
     JC_SERVICE_STANDS_IN = 1,  // another variant than the call's own
     JC_SERVICE_REDISPATCH = 2, // with other dispatched parameters, from which values follow
     JC_SERVICE_PLAIN = 4,      // its shape is the same for all calls, and not empty
-    JC_SERVICE_FOR_NOW = 8,    // stands in until the call's own variant, which is being made, serves
+    JC_SERVICE_FOR_NOW = 8, // stands in until the call's own variant serves, which is being made
 };
 
 static inline const struct jc_variant *jc_service_variant(jc_service service)
