@@ -10,6 +10,9 @@
 //
 // with a manifest that an earlier run has recorded: JITCACHE_RECORD=engine.manifest ./serve
 
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L // nanosleep
+#endif
 #include <stdio.h>
 #include <time.h>
 

@@ -474,6 +474,9 @@ static void begin_persistent(struct session *session, struct persistent *persist
 {
     void *args[] = {&session->out.data};
     gpu_check(gpu.cuStreamCreate(&persistent_kernel->stream, GPU_STREAM_NON_BLOCKING));
+    // What ends it is used once before: the driver loads its own kernels lazily, and waits then.
+    gpu_check(gpu.cuMemsetD32_v2(session->out.data + 4 * FLAG_WORD, 0, 1));
+    gpu_check(gpu.cuCtxSynchronize());
     session_expect(session,
                    jc_kernel_launch(persistent_kernel->kernel, persistent_kernel->stream, args,
                                     &session->error),
