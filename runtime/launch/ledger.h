@@ -3,8 +3,8 @@
 // Several processes may write one. A line is appended by one write, as a comment: a # stands in the
 // place of its first byte, which is put there once the whole line is. So whatever ends a process,
 // or a disk that is full, leaves no part of a line behind that would be taken for one. A file that
-// does not end with a newline gets one before the next line, and perhaps a blank line too many, where
-// another process was just writing.
+// does not end with a newline gets one before the next line, and perhaps a blank line too many,
+// where another process was just writing.
 
 #ifndef JC_LEDGER_H
 #define JC_LEDGER_H

@@ -1,8 +1,9 @@
 // The recorder: writes a manifest of what a running program makes and wants, see docs/manifest.md.
 //
 // Lines are appended whole, each once per process, and at once, so that whatever ends the program
-// leaves a manifest that can be replayed. Sources that came as text are written beside it, into a
-// folder of the same name with ".d" behind it. Several processes may record into one file.
+// leaves a manifest that can be replayed; see ledger.h. Sources that came as text are written beside
+// it, into a folder of the same name with ".d" behind it; see generated.h. Several processes may
+// record into one file. A forked child records nothing.
 
 #ifndef JC_RECORDER_H
 #define JC_RECORDER_H
@@ -19,7 +20,8 @@ enum jc_result jc_recorder_create(const char *file, const struct jc_log *log,
 void jc_recorder_destroy(struct jc_recorder **recorder);
 
 // Writes a line; see entry.h. The caller waits for the disk. What cannot be written is logged once,
-// and nothing is recorded after it. A recorder that is NULL records nothing. Threads: safe.
+// and nothing is recorded after it. What no manifest can say, such as a pointer that is null, is
+// logged once for each kernel. A recorder that is NULL records nothing. Threads: safe.
 void jc_recorder_generic(struct jc_recorder *recorder, const struct jc_kernel *kernel);
 void jc_recorder_warmup(struct jc_recorder *recorder, const struct jc_kernel *kernel);
 void jc_recorder_call(struct jc_recorder *recorder, const struct jc_kernel *kernel,

@@ -231,7 +231,8 @@ class Recording(harness.Case):
                    .replace("int n", "int count"))
         done = self.run_command("prewarm", self.manifest, status=2)
         self.assertIn(f"{self.manifest}:3: --range n: there is no argument of that name; did you"
-                      " mean p?; the template has changed since this was recorded: record again", done.err)
+                      " mean p?; the template has changed since this was recorded: record again",
+                      done.err)
 
     def test_a_template_that_is_gone_is_told(self):
         self.record("k.cu", "prepare=7")
