@@ -164,7 +164,7 @@ struct jc_kernel_info {
     uint64_t queued;   // variants to be made in the background, because calls asked for them
     uint64_t upgraded; // of them, those that serve
     uint64_t storms;   // arguments, and dispatched parameters, that the storm guard stopped
-    // After jc_context_seal: kinds of call that were missed, variants compiled, variants loaded.
+    // After jc_context_seal: misses as in struct jc_seal_info, variants compiled, variants loaded.
     uint64_t sealed_misses, sealed_compiles, sealed_loads;
 };
 
