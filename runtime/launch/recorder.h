@@ -1,9 +1,9 @@
 // The recorder: writes a manifest of what a running program makes and wants, see docs/manifest.md.
 //
 // Lines are appended whole, each once per process, and at once, so that whatever ends the program
-// leaves a manifest that can be replayed; see ledger.h. Sources that came as text are written beside
-// it, into a folder of the same name with ".d" behind it; see generated.h. Several processes may
-// record into one file. A forked child records nothing.
+// leaves a manifest that can be replayed; see ledger.h. Sources that came as text are written
+// beside it, into a folder of the same name with ".d" behind it; see generated.h. Several processes
+// may record into one file. A forked child records nothing.
 
 #ifndef JC_RECORDER_H
 #define JC_RECORDER_H
