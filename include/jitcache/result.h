@@ -74,11 +74,12 @@ enum jc_log_level {
 };
 
 // Where log lines go. A zeroed struct, or a NULL pointer to one, means nowhere.
+// Some lines come from threads of the library's own, see context.h. jc_kernel_destroy and
+// jc_context_destroy wait for these, and may log what was left: so the function may take no lock
+// that is held while one of the two is called.
 // The function may be called from any thread that is inside the library, never from two places for
 // one event. `line` has no newline at its end and lives until the function returns, which may not
 // call the library: locks are held meanwhile.
-// Some lines come from threads of the library's own, see context.h. jc_kernel_destroy and
-// jc_context_destroy wait for them, so the function may take no lock that is held during these two.
 struct jc_log {
     void (*write)(void *user, enum jc_log_level level, const char *line);
     void *user;
