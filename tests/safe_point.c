@@ -251,7 +251,7 @@ static void what_is_not_idle_within_the_budget_is_told_and_nothing_is_loaded(voi
     sim.set_busy(0, true);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .budget_ns = budget)),
                      JC_ERROR_NOT_READY);
-    SAYS("device 0", "streams[0] is at work", "after 20.", "next safe point");
+    SAYS("device 0", "streams[0] is at work", " ms still", "next safe point");
     expect(0, 2);
     assert_true(report.elapsed_ns >= budget && report.elapsed_ns < budget + 10 * SECOND);
     // Without a budget it is 5 milliseconds.
