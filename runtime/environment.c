@@ -156,12 +156,13 @@ static enum jc_result read_policy(struct jc_environment *environment, struct jc_
 static enum jc_result read_seal(struct jc_environment *environment, struct jc_error *error)
 {
     static const char *const seals[] = {
-        [JC_SEAL_LOG] = "log", [JC_SEAL_FAIL] = "fail", [JC_SEAL_FROZEN] = "frozen",
+        [JC_SEAL_OPEN] = "open", [JC_SEAL_LOG] = "log", [JC_SEAL_FAIL] = "fail",
+        [JC_SEAL_FROZEN] = "frozen",
     };
     unsigned seal;
     enum jc_result result =
         read_word("JITCACHE_SEAL", seals, sizeof(seals) / sizeof(seals[0]),
-                  "log, fail or frozen: what becomes of misses after the seal", &seal, error);
+                  "log, fail, frozen or open: what becomes of misses after the seal", &seal, error);
     environment->seal = (enum jc_seal) seal;
     return result;
 }

@@ -256,10 +256,10 @@ static void a_word_that_is_none_is_named_with_those_that_are(void **state)
     assert_string_equal(error.text, "JITCACHE_POLICY is 'generc'; it takes wait, generic or fail:"
                                     " what a call does whose variant is not loaded");
     unsetenv("JITCACHE_POLICY");
-    setenv("JITCACHE_SEAL", "open", 1);
+    setenv("JITCACHE_SEAL", "LOG", 1);
     assert_int_equal(jc_context_create(NULL, &none, &error), JC_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(error.text, "JITCACHE_SEAL is 'open'; it takes log, fail or frozen: what"
-                                    " becomes of misses after the seal");
+    assert_string_equal(error.text, "JITCACHE_SEAL is 'LOG'; it takes log, fail, frozen or open:"
+                                    " what becomes of misses after the seal");
     unsetenv("JITCACHE_SEAL");
     assert_int_equal(jc_context_create(jc_context_params(.policy = 4), &none, &error),
                      JC_ERROR_INVALID_ARGUMENT);

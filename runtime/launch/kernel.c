@@ -146,7 +146,8 @@ static enum jc_result reconsider(void *user, const uint64_t *words, jc_service s
     bool is_last = jc_specialization_same(&variant->specialization, of);
     return jc_table_set(&kernel->table, words,
                         jc_kernel_service(variant, true, redispatch) |
-                            (is_last ? 0 : service & JC_SERVICE_FOR_NOW), NULL);
+                            (is_last ? 0 : service & (JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED)),
+                        NULL);
 }
 
 jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, bool redispatch)
@@ -600,6 +601,7 @@ void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
         return;
     pthread_mutex_lock(&kernel->lock);
     *info = kernel->counts;
+    info->stand_ins = kernel->table.num_stand_ins;
     pthread_mutex_unlock(&kernel->lock);
     info->misses = atomic_load_explicit(&kernel->misses, memory_order_relaxed);
     info->captured_generic =

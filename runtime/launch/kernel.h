@@ -133,16 +133,11 @@ void jc_kernel_want(const struct jc_kernel *kernel, const uint64_t *words,
 // A variant as the table has it.
 jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, bool redispatch);
 
-// Serves a call whose words are not in the table, as the kernel's policy says. The errors of
-// jc_kernel_resolve.
-// Takes no lock that it would have to wait for, unless it makes the variant.
+// Serves a call whose words are not in the table, where `*service` is 0, or that something serves
+// for now, as the kernel's policy says. Takes no lock that it would have to wait for, unless it
+// makes the variant. The errors of jc_kernel_resolve.
 JC_COLD
 enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
                               jc_service *service, struct jc_error *error);
-
-// Counts a launch that goes into a captured stream with JC_SERVICE_FOR_NOW: the graph keeps what
-// was to serve for a while.
-JC_COLD
-void jc_kernel_note_capture(struct jc_kernel *kernel, void *stream);
 
 #endif

@@ -44,12 +44,10 @@ static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, voi
         return refuse(kernel, args, error);
     jc_service service =
         jc_table_find(&kernel->table, jc_call_words(scheme, call), scheme->num_words);
-    if (__builtin_expect(!service, false)) {
+    if (__builtin_expect(!service || service & JC_SERVICE_FOR_NOW, false)) {
         enum jc_result result = jc_kernel_miss(kernel, stream, call, &service, error);
         if (result != JC_OK)
             return result;
-    } else if (__builtin_expect(service & JC_SERVICE_FOR_NOW, false)) {
-        jc_kernel_note_capture(kernel, stream);
     }
     const struct jc_variant *variant = jc_service_variant(service);
     const struct jc_shape *shape = &variant->shape;

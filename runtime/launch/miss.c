@@ -32,7 +32,7 @@ struct miss {
     bool capturing;
     bool unaligned; // a pointer is less aligned than its facet says, and that is not expected
     // What the call wants, and then what is left of it after the storm guard.
-    struct jc_wanted wanted;
+    struct jc_wanted *wanted;
 };
 
 static enum jc_policy policy_of(const struct jc_kernel *kernel, enum jc_seal seal)
@@ -48,11 +48,20 @@ static struct jc_context *context_of(const struct miss *miss)
     return miss->kernel->device->context;
 }
 
+// Whether what the table says is enough for a call that is not captured. What serves for now is
+// not where that is to fail, nor where its own variant was not asked for, and may be by now.
+static bool is_enough(jc_service service, enum jc_policy policy, enum jc_seal seal)
+{
+    if (!(service & JC_SERVICE_FOR_NOW))
+        return service != 0;
+    return policy != JC_POLICY_FAIL && !(service & JC_SERVICE_UNASKED && seal != JC_SEAL_FROZEN);
+}
+
 // Another thread may have done it meanwhile. The lock is held.
 static bool is_served(const struct miss *miss, jc_service *service)
 {
     *service = jc_table_find(&miss->kernel->table, miss->words, miss->kernel->scheme.num_words);
-    return *service != 0;
+    return miss->capturing ? *service != 0 : is_enough(*service, miss->policy, miss->seal);
 }
 
 // A kind of call that was missed after the seal. The lock is held.
@@ -67,24 +76,23 @@ static void count_sealed(const struct miss *miss)
 static jc_service service_of(const struct miss *miss, const struct jc_variant *variant)
 {
     bool redispatch =
-        jc_variant_redispatches(miss->kernel, variant, &miss->wanted.specialization);
+        jc_variant_redispatches(miss->kernel, variant, &miss->wanted->specialization);
     return jc_kernel_service(variant, true, redispatch);
 }
 
 // Lets the best of the loaded variants serve, from now on or, unless `remember`, only this time.
-// True: from now on. The lock is held.
-static bool stand_in(const struct miss *miss, bool remember, bool for_now, jc_service *service)
+// `*service` is what the table has. `flags`: JC_SERVICE_FOR_NOW, JC_SERVICE_UNASKED. True: from now
+// on. The lock is held.
+static bool stand_in(const struct miss *miss, bool remember, jc_service flags, jc_service *service)
 {
     struct jc_kernel *kernel = miss->kernel;
     const struct jc_variant *best =
-        jc_variant_choose(kernel, miss->words, &miss->wanted.specialization);
-    *service = service_of(miss, best) | (for_now ? JC_SERVICE_FOR_NOW : 0);
+        jc_variant_choose(kernel, miss->words, &miss->wanted->specialization);
+    bool has_room = *service || kernel->table.num_stand_ins < MAX_STAND_INS;
+    *service = service_of(miss, best) | flags;
     // Without room or memory for it the next call comes here again.
-    if (!remember || kernel->table.num_stand_ins >= MAX_STAND_INS ||
-        jc_table_set(&kernel->table, miss->words, *service, NULL) != JC_OK)
-        return false;
-    kernel->counts.stand_ins++;
-    return true;
+    return remember && has_room
+        && jc_table_set(&kernel->table, miss->words, *service, NULL) == JC_OK;
 }
 
 // --- the storm guard -----------------------------------------------------------------------------
@@ -95,11 +103,11 @@ static bool stand_in(const struct miss *miss, bool remember, bool for_now, jc_se
 static enum jc_storm_answer ask(struct miss *miss)
 {
     struct jc_kernel *kernel = miss->kernel;
-    const struct jc_specialization *wanted = &miss->wanted.specialization;
-    jc_storm_narrow(&kernel->storm, miss->wanted.facets);
+    const struct jc_specialization *wanted = &miss->wanted->specialization;
+    jc_storm_narrow(&kernel->storm, miss->wanted->facets);
     if (jc_kernel_find_locked(kernel, wanted))
         return JC_STORM_FULL;
-    enum jc_storm_answer answer = jc_storm_ask(&kernel->storm, wanted, miss->wanted.facets);
+    enum jc_storm_answer answer = jc_storm_ask(&kernel->storm, wanted, miss->wanted->facets);
     // It may have stopped one more argument, and what is left may be loaded.
     kernel->counts.storms = kernel->storm.num_stops;
     return jc_kernel_find_locked(kernel, wanted) ? JC_STORM_FULL : answer;
@@ -112,47 +120,62 @@ static unsigned storm_reason(const struct miss *miss)
 
 // --- policy `generic`, streams being captured, pointers less aligned than planned ----------------
 
-// What is left for the backlog to do about a call. The lock is held.
-static unsigned reasons_for(struct miss *miss, bool *for_now)
+// What is to be done about a call that is served without its own variant.
+struct consequence {
+    unsigned reasons; // for the backlog
+    jc_service flags; // of what stands in
+    bool missed;      // it is one that a seal counts and tells
+};
+
+// The lock is held.
+static struct consequence judge(struct miss *miss)
 {
     unsigned record = context_of(miss)->recorder ? JC_WISH_RECORD : 0;
-    *for_now = false;
+    // Never made, so that a loaded one is all that it is to have.
     if (miss->unaligned)
-        return 0;
+        return (struct consequence){0};
     if (miss->policy != JC_POLICY_GENERIC || miss->seal == JC_SEAL_FROZEN)
-        return record;
+        return (struct consequence){record, JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED, true};
     enum jc_storm_answer answer = ask(miss);
-    *for_now = answer != JC_STORM_FULL;
+    jc_service flags = answer == JC_STORM_FULL ? 0 : JC_SERVICE_FOR_NOW;
     if (answer != JC_STORM_NEW)
-        return storm_reason(miss);
+        return (struct consequence){storm_reason(miss), flags, false};
     miss->kernel->counts.queued++;
-    return JC_WISH_MAKE | record | storm_reason(miss);
+    return (struct consequence){JC_WISH_MAKE | record | storm_reason(miss), flags, true};
 }
 
 // Serves a call with what is loaded, and says what the backlog is to do. The lock is held.
 static unsigned serve(struct miss *miss, jc_service *service)
 {
     struct jc_kernel *kernel = miss->kernel;
-    bool for_now;
     if (is_served(miss, service))
         return 0;
-    unsigned reasons = reasons_for(miss, &for_now);
+    struct consequence consequence = judge(miss);
     // Where a call may make its variant, the next one is to, that is not captured.
     bool remember = !miss->capturing || miss->policy == JC_POLICY_GENERIC;
-    bool fresh = stand_in(miss, remember, for_now, service);
+    bool fresh = stand_in(miss, remember, consequence.flags, service);
     kernel->counts.unaligned += fresh && miss->unaligned;
-    if (!fresh && !(reasons & JC_WISH_MAKE) && remember)
-        return reasons & JC_WISH_STORM;
+    // One that is not remembered, for want of room, comes again.
+    bool is_news = fresh || !remember || consequence.reasons & JC_WISH_MAKE;
+    if (!consequence.missed || !is_news)
+        return consequence.reasons;
     count_sealed(miss);
-    return reasons | (miss->seal != JC_SEAL_OPEN ? JC_WISH_SEALED : 0);
+    // Of those that are not remembered each launch would be a line in the log.
+    bool tells = remember && miss->seal != JC_SEAL_OPEN;
+    return consequence.reasons | (tells ? JC_WISH_SEALED : 0);
 }
 
 static void leave_wish(const struct miss *miss, unsigned reasons)
 {
     struct jc_wish *wish =
-        jc_wish_create(miss->kernel, reasons, &miss->wanted.specialization, miss->call);
+        jc_wish_create(miss->kernel, reasons, &miss->wanted->specialization, miss->call);
     if (wish)
         jc_backlog_push(context_of(miss)->backlog, wish);
+}
+
+static void count_captured(struct jc_kernel *kernel)
+{
+    atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
 }
 
 // Waits for nothing: if somebody has the lock, the generic variant serves this once.
@@ -166,18 +189,10 @@ static void serve_at_once(struct miss *miss, jc_service *service)
     } else {
         *service = service_of(miss, kernel->generic);
     }
-    bool is_stand_in = *service & JC_SERVICE_STANDS_IN;
-    if (miss->capturing && is_stand_in)
-        atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
+    if (miss->capturing && *service & JC_SERVICE_STANDS_IN)
+        count_captured(kernel);
     if (reasons)
         leave_wish(miss, reasons);
-}
-
-void jc_kernel_note_capture(struct jc_kernel *kernel, void *stream)
-{
-    // What is wrong with the stream, the launch will tell.
-    if (jc_device_captures(kernel->device, stream))
-        atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
 }
 
 // --- policy `fail` -------------------------------------------------------------------------------
@@ -198,7 +213,7 @@ static void format_key(const struct jc_kernel *kernel, const struct jc_specializ
 static enum jc_result tell_refusal(const struct miss *miss, struct jc_error *error)
 {
     struct jc_kernel *kernel = miss->kernel;
-    const struct jc_specialization *wanted = &miss->wanted.specialization;
+    const struct jc_specialization *wanted = &miss->wanted->specialization;
     char key[JC_KEY_STRING_SIZE];
     int64_t values[JC_MAX_ARGUMENTS];
     struct jc_buffer line = {0};
@@ -209,7 +224,8 @@ static enum jc_result tell_refusal(const struct miss *miss, struct jc_error *err
     enum jc_result result = jc_fail(
         error, JC_ERROR_NOT_READY, "%s: the variant for this call is not loaded, and %s is to fail"
         " then. Call jc_kernel_prepare with such arguments or jc_kernel_warmup with ranges that"
-        " reach them; ahead of time:\n  jitcache prewarm %s\n%sIt is\nkey=%s\n%s",
+        " reach them; to have it compiled ahead:\n  jitcache prewarm %s\n%sThe variant is\n"
+        "key=%s\n%s",
         kernel->tmpl->name,
         miss->seal == JC_SEAL_FAIL ? "the seal" : "the kernel's policy",
         line.failed ? "(out of memory)" : line.data,
@@ -242,7 +258,7 @@ static void do_without(const struct miss *miss, jc_service *service, const struc
     pthread_mutex_lock(&kernel->lock);
     bool served = is_served(miss, service);
     if (!served)
-        stand_in(miss, true, false, service);
+        stand_in(miss, true, 0, service);
     pthread_mutex_unlock(&kernel->lock);
     if (!served)
         jc_kernel_tell_failure(kernel, error);
@@ -253,10 +269,11 @@ static enum jc_storm_answer look(struct miss *miss, jc_service *service)
 {
     enum jc_storm_answer answer = JC_STORM_FULL;
     pthread_mutex_lock(&miss->kernel->lock);
-    if (!is_served(miss, service))
+    bool served = is_served(miss, service);
+    if (!served)
         answer = ask(miss);
-    if (!*service && answer == JC_STORM_FULL)
-        stand_in(miss, true, false, service);
+    if (!served && answer == JC_STORM_FULL)
+        stand_in(miss, true, 0, service);
     pthread_mutex_unlock(&miss->kernel->lock);
     return answer;
 }
@@ -272,7 +289,7 @@ static void make(struct miss *miss, jc_service *service)
         return;
     if (context_of(miss)->recorder)
         leave_wish(miss, JC_WISH_RECORD);
-    if (jc_kernel_make(kernel, &miss->wanted.specialization, JC_PRIORITY_LAUNCH, &variant,
+    if (jc_kernel_make(kernel, &miss->wanted->specialization, JC_PRIORITY_LAUNCH, &variant,
                        &error) != JC_OK) {
         do_without(miss, service, &error);
         return;
@@ -280,26 +297,40 @@ static void make(struct miss *miss, jc_service *service)
     // Where the storm guard left out a facet, the variant is not the call's own.
     pthread_mutex_lock(&kernel->lock);
     if (!is_served(miss, service))
-        stand_in(miss, true, false, service);
+        stand_in(miss, true, 0, service);
     pthread_mutex_unlock(&kernel->lock);
 }
 
 // -------------------------------------------------------------------------------------------------
 
+// A call that something serves for now. Most go on with that, and a graph that keeps it is counted.
+static bool goes_on(struct jc_kernel *kernel, void *stream, jc_service service, enum jc_seal seal)
+{
+    // What is wrong with the stream, the launch will tell.
+    bool captured = jc_device_captures(kernel->device, stream);
+    if (captured)
+        count_captured(kernel);
+    return captured || is_enough(service, policy_of(kernel, seal), seal);
+}
+
 enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
                               jc_service *service, struct jc_error *error)
 {
-    struct miss miss = {.kernel = kernel, .call = call,
-                        .words = jc_call_words(&kernel->scheme, call)};
+    // The other side is jc_context_seal.
+    enum jc_seal seal =
+        atomic_load_explicit(&kernel->device->context->seal, memory_order_acquire);
+    if (*service && goes_on(kernel, stream, *service, seal))
+        return JC_OK;
+    struct jc_wanted wanted;
+    struct miss miss = {.kernel = kernel, .call = call, .seal = seal,
+                        .words = jc_call_words(&kernel->scheme, call), .wanted = &wanted};
     enum jc_result result =
         jc_device_is_capturing(kernel->device, stream, &miss.capturing, error);
     if (result != JC_OK)
         return result;
-    // The other side is jc_context_seal.
-    miss.seal = atomic_load_explicit(&kernel->device->context->seal, memory_order_acquire);
-    miss.policy = policy_of(kernel, miss.seal);
+    miss.policy = policy_of(kernel, seal);
     miss.unaligned = jc_scheme_is_unaligned(&kernel->scheme, miss.words);
-    jc_kernel_want(kernel, miss.words, &miss.wanted);
+    jc_kernel_want(kernel, miss.words, &wanted);
     atomic_fetch_add_explicit(&kernel->misses, 1, memory_order_relaxed);
     if (miss.capturing || miss.unaligned || miss.policy == JC_POLICY_GENERIC)
         serve_at_once(&miss, service);

@@ -29,6 +29,7 @@ enum {
     JC_SERVICE_REDISPATCH = 2, // with other dispatched parameters, from which values follow
     JC_SERVICE_PLAIN = 4,      // its shape is the same for all calls, and not empty
     JC_SERVICE_FOR_NOW = 8, // stands in until the call's own variant serves, which is being made
+    JC_SERVICE_UNASKED = 16, // or, beside that, which may be asked for when the seal is lifted
 };
 
 static inline const struct jc_variant *jc_service_variant(jc_service service)
