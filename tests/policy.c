@@ -127,13 +127,18 @@ struct fixture {
     struct jc_kernel *kernel;
 };
 
-static void make(struct fixture *fixture, enum jc_policy policy)
+static void make_of(struct fixture *fixture, const char *text, enum jc_policy policy)
 {
     struct jc_error error;
-    if (jc_template_create(jc_template_params(.text = step), &fixture->tmpl, &error) ||
+    if (jc_template_create(jc_template_params(.text = text), &fixture->tmpl, &error) ||
         jc_kernel_create(device, fixture->tmpl, jc_kernel_params(.policy = policy),
                          &fixture->kernel, &error))
         fail_msg("%s", error.text);
+}
+
+static void make(struct fixture *fixture, enum jc_policy policy)
+{
+    make_of(fixture, step, policy);
 }
 
 static void unmake(struct fixture *fixture)
@@ -372,6 +377,8 @@ static void what_is_made_after_the_seal_is_counted_and_told_with_its_line(void *
     struct fixture fixture, second;
     struct call call;
     struct jc_error error;
+    char changed[sizeof(step) + 16];
+    snprintf(changed, sizeof(changed), "%s// changed\n", step);
     make(&fixture, JC_POLICY_WAIT);
     seal(JC_SEAL_LOG);
     call_init(&call, ALIGNED, 100, 64, 8);
@@ -389,7 +396,12 @@ static void what_is_made_after_the_seal_is_counted_and_told_with_its_line(void *
     assert_int_equal(jc_kernel_warmup(fixture.kernel, NULL, &error), JC_OK);
     assert_true(was_logged("jc_kernel_warmup made what was not loaded"));
     assert_int_equal(seal_info().loads, 2);
+    // Nor is a kernel of which another one has loaded everything.
+    lines[0] = '\0';
     make(&second, JC_POLICY_WAIT);
+    assert_string_equal(lines, "");
+    unmake(&second);
+    make_of(&second, changed, JC_POLICY_WAIT);
     assert_true(was_logged("jc_kernel_create made what was not loaded"));
     assert_true(was_logged("jitcache prewarm step.cu --arch 9.0 --generic"));
     unmake(&second);
@@ -425,6 +437,47 @@ static void a_frozen_context_makes_nothing_for_anybody(void **state)
     assert_int_equal(launch(&fixture, &call), 16);
     assert_int_equal(jc_kernel_prepare(fixture.kernel, call.args, &error), JC_OK);
     assert_int_equal(loads(), loads_before);
+    unmake(&fixture);
+}
+
+static void what_was_missed_in_the_frost_is_made_after_it(void **state)
+{
+    (void) state;
+    static const enum jc_policy policies[] = {JC_POLICY_WAIT, JC_POLICY_GENERIC};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture fixture;
+        struct call call;
+        make(&fixture, policies[i]);
+        seal(JC_SEAL_FROZEN);
+        call_init(&call, ALIGNED, 100, 64, 8);
+        for (int j = 0; j < 3; j++)
+            assert_int_equal(launch(&fixture, &call), 8);
+        assert_int_equal(info_of(&fixture).sealed_misses, 1);
+        seal(JC_SEAL_OPEN);
+        launch(&fixture, &call);
+        launch(&fixture, &call);
+        assert_int_equal(launch(&fixture, &call), policies[i] == JC_POLICY_WAIT ? 64 : 8);
+        assert_int_equal(info_of(&fixture).queued, policies[i] == JC_POLICY_GENERIC);
+        assert_int_equal(info_of(&fixture).stand_ins, policies[i] == JC_POLICY_GENERIC);
+        unmake(&fixture);
+    }
+}
+
+// A test that seals so after there was traffic is not to pass by what stood in for it before.
+static void a_failing_seal_refuses_what_something_serves_for_now(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct call call;
+    struct jc_error error;
+    make(&fixture, JC_POLICY_GENERIC);
+    call_init(&call, ALIGNED, 100, 64, 8);
+    assert_int_equal(launch(&fixture, &call), 8);
+    seal(JC_SEAL_FAIL);
+    assert_int_equal(jc_kernel_launch(fixture.kernel, NULL, call.args, &error),
+                     JC_ERROR_NOT_READY);
+    seal(JC_SEAL_LOG);
+    assert_int_equal(launch(&fixture, &call), 8);
     unmake(&fixture);
 }
 
@@ -494,6 +547,8 @@ int main(void)
         TEST(a_failing_seal_refuses_with_a_line_that_covers_the_call),
         TEST(what_is_made_after_the_seal_is_counted_and_told_with_its_line),
         TEST(a_frozen_context_makes_nothing_for_anybody),
+        TEST(what_was_missed_in_the_frost_is_made_after_it),
+        TEST(a_failing_seal_refuses_what_something_serves_for_now),
         TEST(a_storm_is_stopped_and_named),
         TEST(stand_ins_of_values_without_end_are_bounded),
     };

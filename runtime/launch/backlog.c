@@ -246,13 +246,13 @@ static void tell_sealed(const struct jc_backlog *backlog, const struct jc_wish *
     jc_buffer_finish(&line);
 }
 
-// Counts and tells that a variant cannot be made. It is taken.
-static void fail(struct jc_kernel *kernel, struct jc_variant **variant, enum jc_result result,
-                 const struct jc_error *error)
+// Counts and tells that a variant cannot be made. It is taken; NULL: there was no memory for it.
+static void fail(struct jc_kernel *kernel, const struct jc_specialization *of,
+                 struct jc_variant **variant, enum jc_result result, const struct jc_error *error)
 {
     const struct jc_variant *none;
+    jc_kernel_give_up(kernel, of, error);
     jc_kernel_settle(kernel, variant, result, NULL, &none, NULL);
-    jc_kernel_tell_failure(kernel, error);
 }
 
 // Whether it was asked for before, or was loaded meanwhile.
@@ -276,7 +276,7 @@ static void want(struct jc_backlog *backlog, const struct jc_wish *wish)
                 : jc_fail_memory(&error);
     if (result != JC_OK) {
         free(upgrade);
-        fail(wish->kernel, &variant, result, &error);
+        fail(wish->kernel, &wish->specialization, &variant, result, &error);
         return;
     }
     *upgrade = (struct jc_upgrade){.kernel = wish->kernel, .variant = variant,
@@ -369,7 +369,8 @@ static bool tell(void *user, const struct jc_arrival *arrival)
     } else {
         struct jc_error error;
         enum jc_result result = jc_arrival_fail(arrival, &error);
-        fail(upgrade->kernel, &upgrade->variant, result, &error);
+        fail(upgrade->kernel, &upgrade->variant->specialization, &upgrade->variant, result,
+             &error);
     }
     pthread_mutex_lock(&backlog->mutex);
     if (upgrade->variant)

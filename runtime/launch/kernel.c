@@ -275,10 +275,38 @@ void jc_kernel_tell_sealed(const struct jc_kernel *kernel, const char *call,
            kernel->tmpl->name, call, line->failed ? "(out of memory)" : line->data);
 }
 
-void jc_kernel_tell_failure(struct jc_kernel *kernel, const struct jc_error *error)
+static void tell_failure(const struct jc_kernel *kernel, const struct jc_error *error)
 {
     jc_log(&kernel->device->context->log, JC_LOG_WARNING, "%s: a variant could not be made, and one"
            " that is loaded goes on to serve its calls: %s", kernel->tmpl->name, error->text);
+}
+
+struct lost {
+    struct jc_kernel *kernel;
+    const struct jc_specialization *of;
+};
+
+static enum jc_result settle_for(void *user, const uint64_t *words, jc_service service)
+{
+    const struct lost *lost = user;
+    struct jc_wanted wanted;
+    jc_kernel_want(lost->kernel, words, &wanted);
+    jc_storm_narrow(&lost->kernel->storm, wanted.facets);
+    if (!jc_specialization_same(&wanted.specialization, lost->of))
+        return JC_OK;
+    jc_service flags = JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED;
+    return jc_table_set(&lost->kernel->table, words, service & ~flags, NULL);
+}
+
+void jc_kernel_give_up(struct jc_kernel *kernel, const struct jc_specialization *of,
+                       const struct jc_error *error)
+{
+    struct lost lost = {kernel, of};
+    pthread_mutex_lock(&kernel->lock);
+    jc_storm_give_up(&kernel->storm, of);
+    jc_table_visit_stand_ins(&kernel->table, settle_for, &lost);
+    pthread_mutex_unlock(&kernel->lock);
+    tell_failure(kernel, error);
 }
 
 void jc_kernel_tell_storm(struct jc_kernel *kernel)
@@ -454,6 +482,11 @@ static enum jc_result check_params(const struct jc_kernel_params *params, struct
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
                        "jc_kernel_params: policy: %d is none; use enum jc_policy",
                        (int) params->policy);
+    if (params->max_variants > JC_MOST_VARIANTS)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
+                       "jc_kernel_params: max_variants: %zu; it is %d at most, since a launch looks"
+                       " through them: plan for more with jc_kernel_warmup or jc_kernel_prepare",
+                       params->max_variants, JC_MOST_VARIANTS);
     for (size_t i = 0; i < params->num_parameters + params->num_ranges; i++) {
         bool of_parameter = i < params->num_parameters;
         const struct jc_setting *setting = of_parameter
@@ -467,12 +500,14 @@ static enum jc_result check_params(const struct jc_kernel_params *params, struct
 }
 
 // Counts a kernel that is complete, and says where it counts that there is one.
-static void publish(struct jc_kernel *kernel)
+static void announce(struct jc_kernel *kernel)
 {
     struct jc_buffer line = {0};
-    jc_entry_generic(kernel, NULL, &line);
-    jc_kernel_tell_sealed(kernel, "jc_kernel_create", &line);
-    jc_buffer_finish(&line);
+    if (kernel->counts.sealed_loads + kernel->counts.sealed_compiles > 0) {
+        jc_entry_generic(kernel, NULL, &line);
+        jc_kernel_tell_sealed(kernel, "jc_kernel_create", &line);
+        jc_buffer_finish(&line);
+    }
     jc_recorder_generic(kernel->device->context->recorder, kernel);
     atomic_fetch_add_explicit(&kernel->device->context->num_kernels, 1, memory_order_relaxed);
     kernel->is_counted = true;
@@ -516,7 +551,7 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
     if (result == JC_OK)
         result = fill(kernel, &params, error);
     if (result == JC_OK) {
-        publish(kernel);
+        announce(kernel);
         *out = kernel;
     } else {
         jc_kernel_destroy(&kernel);

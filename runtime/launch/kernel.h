@@ -58,6 +58,7 @@ struct jc_kernel {
     // would not wait, but for one that makes its variant.
     pthread_mutex_t lock;
     struct jc_storm storm;
+    uint64_t refused[1 << 6]; // hashes of calls that were refused, the last for each place
     struct jc_variant *variants, **end; // in the order in which they were loaded
     struct jc_kernel_info counts; // but for the next two, which are counted without the lock
 
@@ -115,8 +116,10 @@ enum jc_result jc_kernel_check_frozen(const struct jc_kernel *kernel, struct jc_
 void jc_kernel_tell_sealed(const struct jc_kernel *kernel, const char *call,
                            const struct jc_buffer *line);
 
-// Logs that a variant could not be made, and which one serves its calls. Once for each.
-void jc_kernel_tell_failure(struct jc_kernel *kernel, const struct jc_error *error);
+// One that calls asked for, and something serves for now, will not be made: that goes on for good,
+// and is logged. The variants of a kernel that launches find missing are asked for once.
+void jc_kernel_give_up(struct jc_kernel *kernel, const struct jc_specialization *of,
+                       const struct jc_error *error);
 
 // Logs what the storm guard has stopped and not told yet.
 void jc_kernel_tell_storm(struct jc_kernel *kernel);

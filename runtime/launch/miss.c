@@ -1,6 +1,6 @@
 #include "backlog.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "cache/report.h"
@@ -81,17 +81,15 @@ static jc_service service_of(const struct miss *miss, const struct jc_variant *v
 }
 
 // Lets the best of the loaded variants serve, from now on or, unless `remember`, only this time.
-// `*service` is what the table has. `flags`: JC_SERVICE_FOR_NOW, JC_SERVICE_UNASKED. True: from now
-// on. The lock is held.
+// `flags`: JC_SERVICE_FOR_NOW, JC_SERVICE_UNASKED. True: from now on. The lock is held.
 static bool stand_in(const struct miss *miss, bool remember, jc_service flags, jc_service *service)
 {
     struct jc_kernel *kernel = miss->kernel;
     const struct jc_variant *best =
         jc_variant_choose(kernel, miss->words, &miss->wanted->specialization);
-    bool has_room = *service || kernel->table.num_stand_ins < MAX_STAND_INS;
     *service = service_of(miss, best) | flags;
-    // Without room or memory for it the next call comes here again.
-    return remember && has_room
+    // Without memory for it the next call comes here again.
+    return remember
         && jc_table_set(&kernel->table, miss->words, *service, NULL) == JC_OK;
 }
 
@@ -124,7 +122,7 @@ static unsigned storm_reason(const struct miss *miss)
 struct consequence {
     unsigned reasons; // for the backlog
     jc_service flags; // of what stands in
-    bool missed;      // it is one that a seal counts and tells
+    bool missed;      // it is one that a seal counts
 };
 
 // The lock is held.
@@ -133,44 +131,57 @@ static struct consequence judge(struct miss *miss)
     unsigned record = context_of(miss)->recorder ? JC_WISH_RECORD : 0;
     // Never made, so that a loaded one is all that it is to have.
     if (miss->unaligned)
-        return (struct consequence){0};
+        return (struct consequence){record, 0, false};
     if (miss->policy != JC_POLICY_GENERIC || miss->seal == JC_SEAL_FROZEN)
         return (struct consequence){record, JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED, true};
     enum jc_storm_answer answer = ask(miss);
     jc_service flags = answer == JC_STORM_FULL ? 0 : JC_SERVICE_FOR_NOW;
     if (answer != JC_STORM_NEW)
         return (struct consequence){storm_reason(miss), flags, false};
-    miss->kernel->counts.queued++;
     return (struct consequence){JC_WISH_MAKE | record | storm_reason(miss), flags, true};
 }
 
-// Serves a call with what is loaded, and says what the backlog is to do. The lock is held.
-static unsigned serve(struct miss *miss, jc_service *service)
+// The wish of such a call; NULL: there is none. Without memory for it the next such call is to ask
+// again. The lock is held.
+static struct jc_wish *make_wish(struct miss *miss, struct consequence *consequence)
+{
+    struct jc_kernel *kernel = miss->kernel;
+    const struct jc_specialization *wanted = &miss->wanted->specialization;
+    bool makes = consequence->reasons & JC_WISH_MAKE;
+    if (!consequence->reasons)
+        return NULL;
+    struct jc_wish *wish = jc_wish_create(kernel, consequence->reasons, wanted, miss->call);
+    kernel->counts.queued += wish && makes;
+    if (!wish && makes) {
+        jc_storm_unask(&kernel->storm, wanted);
+        consequence->flags |= JC_SERVICE_UNASKED;
+    }
+    return wish;
+}
+
+// Serves a call with what is loaded, and gives what the backlog is to do, or NULL. The lock is
+// held.
+static struct jc_wish *serve(struct miss *miss, jc_service *service)
 {
     struct jc_kernel *kernel = miss->kernel;
     if (is_served(miss, service))
-        return 0;
+        return NULL;
     struct consequence consequence = judge(miss);
     // Where a call may make its variant, the next one is to, that is not captured.
     bool remember = !miss->capturing || miss->policy == JC_POLICY_GENERIC;
-    bool fresh = stand_in(miss, remember, consequence.flags, service);
+    bool has_room = *service || kernel->table.num_stand_ins < MAX_STAND_INS;
+    bool sealed = miss->seal != JC_SEAL_OPEN;
+    // Of what is not remembered each launch would be a line in the log.
+    if (consequence.missed && sealed && remember)
+        consequence.reasons |= JC_WISH_SEALED;
+    if (!has_room && !(consequence.reasons & JC_WISH_MAKE))
+        consequence.reasons &= JC_WISH_STORM;
+    struct jc_wish *wish = make_wish(miss, &consequence);
+    bool fresh = stand_in(miss, remember && has_room, consequence.flags, service);
     kernel->counts.unaligned += fresh && miss->unaligned;
-    // One that is not remembered, for want of room, comes again.
-    bool is_news = fresh || !remember || consequence.reasons & JC_WISH_MAKE;
-    if (!consequence.missed || !is_news)
-        return consequence.reasons;
-    count_sealed(miss);
-    // Of those that are not remembered each launch would be a line in the log.
-    bool tells = remember && miss->seal != JC_SEAL_OPEN;
-    return consequence.reasons | (tells ? JC_WISH_SEALED : 0);
-}
-
-static void leave_wish(const struct miss *miss, unsigned reasons)
-{
-    struct jc_wish *wish =
-        jc_wish_create(miss->kernel, reasons, &miss->wanted->specialization, miss->call);
-    if (wish)
-        jc_backlog_push(context_of(miss)->backlog, wish);
+    if (consequence.missed && sealed && has_room)
+        count_sealed(miss);
+    return wish;
 }
 
 static void count_captured(struct jc_kernel *kernel)
@@ -182,17 +193,18 @@ static void count_captured(struct jc_kernel *kernel)
 static void serve_at_once(struct miss *miss, jc_service *service)
 {
     struct jc_kernel *kernel = miss->kernel;
-    unsigned reasons = 0;
+    struct jc_wish *wish = NULL;
     if (pthread_mutex_trylock(&kernel->lock) == 0) {
-        reasons = serve(miss, service);
+        wish = serve(miss, service);
         pthread_mutex_unlock(&kernel->lock);
     } else {
         *service = service_of(miss, kernel->generic);
     }
-    if (miss->capturing && *service & JC_SERVICE_STANDS_IN)
+    // A pointer that is less aligned has all that there will be.
+    if (miss->capturing && !miss->unaligned && *service & JC_SERVICE_STANDS_IN)
         count_captured(kernel);
-    if (reasons)
-        leave_wish(miss, reasons);
+    if (wish)
+        jc_backlog_push(context_of(miss)->backlog, wish);
 }
 
 // --- policy `fail` -------------------------------------------------------------------------------
@@ -237,31 +249,58 @@ static enum jc_result tell_refusal(const struct miss *miss, struct jc_error *err
     return result;
 }
 
+// Leaves word that a call is to be recorded.
+static void record(const struct miss *miss)
+{
+    struct jc_wish *wish =
+        context_of(miss)->recorder
+            ? jc_wish_create(miss->kernel, JC_WISH_RECORD, &miss->wanted->specialization,
+                             miss->call)
+            : NULL;
+    if (wish)
+        jc_backlog_push(context_of(miss)->backlog, wish);
+}
+
+// Whether such a call was not refused a short time ago: it comes as often as its caller tries. The
+// lock is held.
+static bool is_news(struct jc_kernel *kernel, const uint64_t *words)
+{
+    size_t num_words = kernel->scheme.num_words;
+    // Not 0, which is an empty place.
+    uint64_t hash = num_words > 0 ? jc_table_hash(words, num_words) : 0;
+    hash = hash * UINT64_C(0x9E3779B97F4A7C15) | 1;
+    uint64_t *refused = &kernel->refused[hash >> 58];
+    bool is_news = *refused != hash;
+    *refused = hash;
+    return is_news;
+}
+
 static enum jc_result refuse(const struct miss *miss, struct jc_error *error)
 {
     struct jc_kernel *kernel = miss->kernel;
     if (pthread_mutex_trylock(&kernel->lock) == 0) {
+        bool records = is_news(kernel, miss->words);
         count_sealed(miss);
         pthread_mutex_unlock(&kernel->lock);
+        if (records)
+            record(miss);
     }
-    if (context_of(miss)->recorder)
-        leave_wish(miss, JC_WISH_RECORD);
     return error ? tell_refusal(miss, error) : JC_ERROR_NOT_READY;
 }
 
 // --- policy `wait` -------------------------------------------------------------------------------
 
-// What could not be made is served by another variant; the first thread that wanted it says so.
-static void do_without(const struct miss *miss, jc_service *service, const struct jc_error *error)
+// What could not be made is served by another variant. Who asked for it first says so.
+static void do_without(const struct miss *miss, bool is_first, jc_service *service,
+                       const struct jc_error *error)
 {
     struct jc_kernel *kernel = miss->kernel;
     pthread_mutex_lock(&kernel->lock);
-    bool served = is_served(miss, service);
-    if (!served)
+    if (!is_served(miss, service))
         stand_in(miss, true, 0, service);
     pthread_mutex_unlock(&kernel->lock);
-    if (!served)
-        jc_kernel_tell_failure(kernel, error);
+    if (is_first)
+        jc_kernel_give_up(kernel, &miss->wanted->specialization, error);
 }
 
 // Serves from what is there, or says what is to be made: JC_STORM_FULL, nothing.
@@ -287,11 +326,10 @@ static void make(struct miss *miss, jc_service *service)
     jc_kernel_tell_storm(kernel);
     if (answer == JC_STORM_FULL)
         return;
-    if (context_of(miss)->recorder)
-        leave_wish(miss, JC_WISH_RECORD);
+    record(miss);
     if (jc_kernel_make(kernel, &miss->wanted->specialization, JC_PRIORITY_LAUNCH, &variant,
                        &error) != JC_OK) {
-        do_without(miss, service, &error);
+        do_without(miss, answer == JC_STORM_NEW, service, &error);
         return;
     }
     // Where the storm guard left out a facet, the variant is not the call's own.
@@ -313,14 +351,10 @@ static bool goes_on(struct jc_kernel *kernel, void *stream, jc_service service, 
     return captured || is_enough(service, policy_of(kernel, seal), seal);
 }
 
-enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
-                              jc_service *service, struct jc_error *error)
+static enum jc_result serve_missed(struct jc_kernel *kernel, void *stream,
+                                   const struct jc_call *call, enum jc_seal seal,
+                                   jc_service *service, struct jc_error *error)
 {
-    // The other side is jc_context_seal.
-    enum jc_seal seal =
-        atomic_load_explicit(&kernel->device->context->seal, memory_order_acquire);
-    if (*service && goes_on(kernel, stream, *service, seal))
-        return JC_OK;
     struct jc_wanted wanted;
     struct miss miss = {.kernel = kernel, .call = call, .seal = seal,
                         .words = jc_call_words(&kernel->scheme, call), .wanted = &wanted};
@@ -339,4 +373,18 @@ enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const stru
     else
         make(&miss, service);
     return JC_OK;
+}
+
+enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const struct jc_call *call,
+                              jc_service *service, struct jc_error *error)
+{
+    // The other side is jc_context_seal.
+    enum jc_seal seal =
+        atomic_load_explicit(&kernel->device->context->seal, memory_order_acquire);
+    if (*service && goes_on(kernel, stream, *service, seal))
+        return JC_OK;
+    int saved = errno;
+    enum jc_result result = serve_missed(kernel, stream, call, seal, service, error);
+    errno = saved;
+    return result;
 }

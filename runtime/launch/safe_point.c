@@ -139,7 +139,7 @@ static void load(const struct visit *visit, struct jc_upgrade *upgrade)
     report->failed += result != JC_OK;
     // The kernel may go as soon as it is settled.
     if (result != JC_OK)
-        jc_kernel_tell_failure(upgrade->kernel, &error);
+        jc_kernel_give_up(upgrade->kernel, &upgrade->variant->specialization, &error);
     jc_backlog_settle(visit->backlog, upgrade, result);
 }
 

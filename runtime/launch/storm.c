@@ -13,6 +13,7 @@ struct jc_storm_variant {
     // It was asked for as it stands here. Otherwise it is what was left of one when an argument was
     // stopped: it tells how the other arguments vary.
     bool asked;
+    bool given_up; // what was asked for could not be made
     const char *const *parameters;
     struct jc_facet *facets;
 };
@@ -44,18 +45,13 @@ void jc_storm_finish(struct jc_storm *storm)
     *storm = (struct jc_storm){0};
 }
 
-bool jc_storm_narrow(const struct jc_storm *storm, struct jc_facet *facets)
+void jc_storm_narrow(const struct jc_storm *storm, struct jc_facet *facets)
 {
-    bool narrowed = false;
     if (storm->num_stops == 0)
-        return false;
-    for (size_t i = 0; i < storm->tmpl->num_arguments; i++) {
-        if (!storm->is_stopped[i] || facets[i].kind == JC_FACET_NONE)
-            continue;
-        facets[i] = (struct jc_facet){0};
-        narrowed = true;
-    }
-    return narrowed;
+        return;
+    for (size_t i = 0; i < storm->tmpl->num_arguments; i++)
+        if (storm->is_stopped[i])
+            facets[i] = (struct jc_facet){0};
 }
 
 // --- comparing -----------------------------------------------------------------------------------
@@ -94,20 +90,13 @@ static bool is_before(const struct jc_storm *storm, const struct jc_storm_varian
     return false;
 }
 
-static size_t count_facets(const struct jc_storm *storm)
+static void count_sets(struct jc_storm *storm)
 {
-    size_t count = 0;
-    for (const struct jc_storm_variant *at = storm->first; at; at = at->next)
-        count += !is_before(storm, at, NULL, at->facets);
-    return count;
-}
-
-static size_t count_parameters(const struct jc_storm *storm)
-{
-    size_t count = 0;
-    for (const struct jc_storm_variant *at = storm->first; at; at = at->next)
-        count += !is_before(storm, at, at->parameters, NULL);
-    return count;
+    storm->num_facets = storm->num_parameters = 0;
+    for (const struct jc_storm_variant *at = storm->first; at; at = at->next) {
+        storm->num_facets += !is_before(storm, at, NULL, at->facets);
+        storm->num_parameters += !is_before(storm, at, at->parameters, NULL);
+    }
 }
 
 // --- stopping ------------------------------------------------------------------------------------
@@ -164,6 +153,7 @@ static void forget_argument(struct jc_storm *storm, size_t index)
 {
     for (struct jc_storm_variant *at = storm->first; at; at = at->next) {
         at->asked = at->asked && at->facets[index].kind == JC_FACET_NONE;
+        at->given_up = at->given_up && at->asked;
         at->facets[index] = (struct jc_facet){0};
     }
     for (struct jc_storm_variant **link = &storm->first; *link;) {
@@ -176,15 +166,16 @@ static void forget_argument(struct jc_storm *storm, size_t index)
             continue;
         }
         same->asked = same->asked || at->asked;
+        same->given_up = same->given_up || at->given_up;
         drop(link);
-        storm->count--;
     }
+    count_sets(storm);
 }
 
 // Stops the argument that varies most. False: none varies.
 static bool stop_argument(struct jc_storm *storm, struct jc_facet *facets)
 {
-    struct jc_storm_stop worst = {.states = 1, .variants = count_facets(storm) + 1};
+    struct jc_storm_stop worst = {.states = 1, .variants = storm->num_facets + 1};
     for (size_t i = 0; i < storm->tmpl->num_arguments; i++) {
         size_t states = argument_states(storm, i, facets);
         if (states > 1 && is_worse(storm, states, i, worst.states, worst.index)) {
@@ -204,7 +195,7 @@ static bool stop_argument(struct jc_storm *storm, struct jc_facet *facets)
 // Says of the parameter that varies most that it does.
 static void stop_parameters(struct jc_storm *storm, const char *const *parameters)
 {
-    struct jc_storm_stop worst = {.is_parameter = true, .variants = count_parameters(storm) + 1};
+    struct jc_storm_stop worst = {.is_parameter = true, .variants = storm->num_parameters + 1};
     for (size_t i = 0; i < storm->tmpl->num_parameters; i++) {
         size_t states = parameter_states(storm, i, parameters);
         if (states > worst.states) {
@@ -232,10 +223,11 @@ static enum jc_storm_answer note(struct jc_storm *storm, const struct jc_special
     memcpy(own_facets, facets, facets_size);
     if (parameters_size > 0)
         memcpy(own_parameters, wanted->parameters, parameters_size);
+    storm->num_facets += !is_before(storm, NULL, NULL, facets);
+    storm->num_parameters += !is_before(storm, NULL, wanted->parameters, NULL);
     *variant = (struct jc_storm_variant){
         .next = storm->first, .asked = true, .parameters = own_parameters, .facets = own_facets};
     storm->first = variant;
-    storm->count++;
     return JC_STORM_NEW;
 }
 
@@ -256,9 +248,9 @@ enum jc_storm_answer jc_storm_ask(struct jc_storm *storm, const struct jc_specia
     for (;;) {
         struct jc_storm_variant *known = find(storm, wanted, facets);
         if (known && known->asked)
-            return JC_STORM_KNOWN;
+            return known->given_up ? JC_STORM_FULL : JC_STORM_KNOWN;
         if (!is_before(storm, NULL, wanted->parameters, NULL) &&
-            count_parameters(storm) >= storm->max) {
+            storm->num_parameters >= storm->max) {
             stop_parameters(storm, wanted->parameters);
             return JC_STORM_FULL;
         }
@@ -266,11 +258,25 @@ enum jc_storm_answer jc_storm_ask(struct jc_storm *storm, const struct jc_specia
             known->asked = true;
             return JC_STORM_NEW;
         }
-        if (is_before(storm, NULL, NULL, facets) || count_facets(storm) < storm->max)
+        if (is_before(storm, NULL, NULL, facets) || storm->num_facets < storm->max)
             return note(storm, wanted, facets);
         if (!stop_argument(storm, facets))
             return JC_STORM_FULL;
     }
+}
+
+void jc_storm_give_up(struct jc_storm *storm, const struct jc_specialization *wanted)
+{
+    struct jc_storm_variant *known = find(storm, wanted, wanted->facets);
+    if (known)
+        known->given_up = true;
+}
+
+void jc_storm_unask(struct jc_storm *storm, const struct jc_specialization *wanted)
+{
+    struct jc_storm_variant *known = find(storm, wanted, wanted->facets);
+    if (known)
+        known->asked = false;
 }
 
 // --- telling -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "runtime/plan/specialization.h"
 
 #define JC_DEFAULT_MAX_VARIANTS 16
+#define JC_MOST_VARIANTS 256
 
 // What was stopped: an argument's facets, or that calls choose a dispatched parameter freely.
 struct jc_storm_stop {
@@ -21,7 +22,7 @@ struct jc_storm {
     const struct jc_template *tmpl;
     size_t max;
     struct jc_storm_variant *first; // those asked for, as far as they differ in what is not stopped
-    size_t count;
+    size_t num_facets, num_parameters; // different sets of them
     bool *is_stopped; // of each argument
     struct jc_storm_stop *stops; // in the order in which they came
     size_t num_stops, num_told; // the first of them were logged
@@ -34,13 +35,14 @@ enum jc_result jc_storm_init(struct jc_storm *storm, const struct jc_template *t
 // Accepts one that is all zero.
 void jc_storm_finish(struct jc_storm *storm);
 
-// Leaves out of a specialization the facets of arguments that are stopped. True: there were some.
-bool jc_storm_narrow(const struct jc_storm *storm, struct jc_facet *facets);
+// Leaves out of a specialization the facets of arguments that are stopped.
+void jc_storm_narrow(const struct jc_storm *storm, struct jc_facet *facets);
 
 enum jc_storm_answer {
     JC_STORM_NEW,   // to be made
-    JC_STORM_KNOWN, // was asked for before: it is being made, or could not be
-    JC_STORM_FULL   // not to be made: parameters alone make too many, or there is no memory
+    JC_STORM_KNOWN, // was asked for before: it is being made
+    JC_STORM_FULL   // not to be made: parameters alone make too many, it was given up, or there is
+                    // no memory
 };
 
 // Asks for one that a call wants and that is not loaded, narrowed before. If it is one too many,
@@ -48,6 +50,12 @@ enum jc_storm_answer {
 // it may be loaded, or known, which the answer says for what was left of it.
 enum jc_storm_answer jc_storm_ask(struct jc_storm *storm, const struct jc_specialization *wanted,
                                   struct jc_facet *facets);
+
+// One that was asked for could not be made: it is not to be asked for again.
+void jc_storm_give_up(struct jc_storm *storm, const struct jc_specialization *wanted);
+
+// Takes back that one was asked for: it will be new again.
+void jc_storm_unask(struct jc_storm *storm, const struct jc_specialization *wanted);
 
 // One warning, with the line of the template to write.
 void jc_storm_tell(const struct jc_template *tmpl, const struct jc_storm_stop *stop,
