@@ -100,7 +100,8 @@ static void what_missed_after_the_seal_is_told_with_the_line_that_covers_it(void
 {
     (void) state;
     static const char text[] =
-        "/*jitcache\nkernel: k\narguments:\n  - {name: p, type: f32*, facets: [\"null\", {align: 16}]}\n"
+        "/*jitcache\nkernel: k\narguments:\n"
+        "  - {name: p, type: f32*, facets: [\"null\", {align: 16}]}\n"
         "  - {name: n, type: i32}\nlaunch: {block: 32}\n*/\n#include <jitcache.cuh>\n"
         "extern \"C\" __global__ void k(float *p, int n) { JC_FACT(p); JC_FACT(n); *p = n; }\n";
     static const struct {
@@ -110,10 +111,10 @@ static void what_missed_after_the_seal_is_told_with_the_line_that_covers_it(void
         {64, "its own is made in the background. Call jc_kernel_prepare with such arguments, or"
              " jc_kernel_warmup with ranges that reach them, before the seal; ahead of time:\n"
              "  jitcache prewarm k.cu --arch 9.0 --range n=32\n"},
-        {0, "its own is made in the background. Call jc_kernel_prepare with such arguments before the seal;"
-             " ahead of time only what has these numbers can be made:\n"
-             "  jitcache prewarm k.cu --arch 9.0 --range n=48\n"
-             "(that does not reach pointers that are null or less aligned)\n"},
+        {0, "its own is made in the background. Call jc_kernel_prepare with such arguments before"
+            " the seal; ahead of time only what has these numbers can be made:\n"
+            "  jitcache prewarm k.cu --arch 9.0 --range n=48\n"
+            "(that does not reach pointers that are null or less aligned)\n"},
     };
     open_context("1");
     struct jc_template *tmpl = make_template(text);
