@@ -111,16 +111,11 @@ static void what_missed_after_the_seal_is_told_with_the_line_that_covers_it(void
         const char *line;
     } cases[] = {
         {64, "To have it loaded before the seal, call jc_kernel_prepare with such arguments or"
-             " widen the ranges of jc_kernel_warmup; to have it compiled ahead:
-"
-             "  jitcache prewarm k.cu --arch 9.0 --range n=32
-"},
+             " widen the ranges of jc_kernel_warmup; to have it compiled ahead:\n"
+             "  jitcache prewarm k.cu --arch 9.0 --range n=32\n"},
         {0, "To have it loaded before the seal, call jc_kernel_prepare with such arguments; to"
-            " have it compiled ahead:
-  jitcache prewarm k.cu --arch 9.0 --range n=48
-"
-            "(that does not reach pointers that are null or less aligned)
-"},
+            " have it compiled ahead:\n  jitcache prewarm k.cu --arch 9.0 --range n=48\n"
+            "(that does not reach pointers that are null or less aligned)\n"},
     };
     open_context("1");
     struct jc_template *tmpl = make_template(text);

@@ -42,7 +42,7 @@ struct jc_backlog {
     struct jc_context *context;
     struct jc_generations generations;
     // Constant once the thread runs.
-    uint64_t retry_ns;    // after which a variant is tried again that something kept from being made
+    uint64_t retry_ns;    // until a variant is tried again that something kept from being made
     uint64_t patience_ns; // how long variants wait for the engine before that is told
 
     // Wishes, the newest first. Pushed with release, taken all at once with acquire order.

@@ -71,7 +71,7 @@ void jc_generations_postpone(struct jc_generations *generations, struct jc_upgra
                              uint64_t again_ns);
 void jc_generations_drop(struct jc_generations *generations, struct jc_upgrade *upgrade);
 
-// One that is under way although its kernel leaves: to be given up and dropped. NULL: there is none.
+// One that is under way while its kernel leaves: to be given up and dropped. NULL: there is none.
 struct jc_upgrade *jc_generations_leaving(struct jc_generations *generations);
 
 // All that are under way are wanted again.
