@@ -74,8 +74,9 @@ enum jc_log_level {
 
 // Where log lines go. A zeroed struct, or a NULL pointer to one, means nowhere.
 // The function may be called from any thread that is inside the library, never from two places for
-// one event. `line` has no newline at its end and lives until the function returns, which may not
-// call the library: locks are held meanwhile.
+// one event. `line` has no newline at its end, but may have some within: what is to be pasted, such
+// as a line of a manifest, or a compiler's log stands on lines of its own. It lives until the
+// function returns, which may not call the library: locks are held meanwhile.
 struct jc_log {
     void (*write)(void *user, enum jc_log_level level, const char *line);
     void *user;
