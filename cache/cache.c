@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "file_limit.h"
 #include "params.h"
 
 #define DEFAULT_MAX_BYTES (UINT64_C(4) << 30)
@@ -45,14 +45,6 @@ static enum jc_result check_params(const struct jc_cache_params *given,
                        "from 16 MiB to 16 TiB, or 0 for 4 GiB",
                        (unsigned long long) params->max_bytes);
     return JC_OK;
-}
-
-// A write past RLIMIT_FSIZE would not fail, it would end the engine with SIGXFSZ.
-static uint64_t file_limit(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur
-                                                                                   : UINT64_MAX;
 }
 
 static size_t segment_bytes_for(uint64_t max_bytes, uint64_t file_bytes)
@@ -193,7 +185,7 @@ static enum jc_result open_folder(struct jc_cache *cache, const struct jc_cache_
                                            params->trust_group, cache->first_reason);
     if (result != JC_OK)
         return result;
-    uint64_t file_bytes = file_limit();
+    uint64_t file_bytes = jc_file_limit();
     cache->segment_bytes = segment_bytes_for(params->max_bytes, file_bytes);
     if (cache->folder.writable && cache->segment_bytes < LEAST_MAX_BYTES / JC_MAX_SEGMENTS) {
         cache->folder.writable = false;

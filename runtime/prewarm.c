@@ -1,6 +1,7 @@
 #include "prewarm.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,19 +13,23 @@
 #include "fleet.h"
 #include "runtime/plan/plan.h"
 
-// A batch for one of its architectures.
+// Which variant of all.
+struct place {
+    size_t sweep, variant;
+};
+
+// A batch for one of its architectures. What an earlier one has too, such as the generic variant of
+// a template that was asked for with other ranges, is a twin: it is done and counted with that.
 struct sweep {
     struct jc_batch *batch;
     const char *arch;
     struct jc_coverage coverage;
-    size_t present; // variants that are known to be in the cache
+    size_t present; // variants that are known to be in the cache, twins included
     bool *failed;   // for each variant; NULL: none did
     bool vouched;   // all are, by the coverage
-};
-
-// Which variant of all.
-struct place {
-    size_t sweep, variant;
+    bool *is_twin;  // for each variant; NULL: none is
+    size_t num_twins;
+    struct place *twins; // for each variant the next twin of it, if its sweep is not 0; NULL: none
 };
 
 struct prewarm {
@@ -90,6 +95,18 @@ static void note_failed(struct sweep *sweep, size_t index)
         sweep->failed[index] = true;
 }
 
+// Of a variant that is in the cache, and so are its twins.
+static void note_present(struct prewarm *prewarm, struct place place)
+{
+    do {
+        struct sweep *sweep = &prewarm->sweeps[place.sweep];
+        sweep->present += !sweep->vouched;
+        if (sweep->present == sweep->batch->num_variants && !prewarm->params->check)
+            jc_coverage_keep(&sweep->coverage, sweep->batch, sweep->arch);
+        place = sweep->twins ? sweep->twins[place.variant] : (struct place){0};
+    } while (place.sweep > 0);
+}
+
 // What became of a variant. Ends all of it only where the next one would fare no better.
 static bool tell(void *user, const struct jc_arrival *arrival)
 {
@@ -115,9 +132,9 @@ static bool tell(void *user, const struct jc_arrival *arrival)
     count(prewarm->report, outcome, arrival->awaited);
     count(batch->report, outcome, arrival->awaited);
     prewarm->done += !prewarm->again;
-    sweep->present += outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED;
-    if (sweep->present == batch->num_variants && !prewarm->params->check)
-        jc_coverage_keep(&sweep->coverage, batch, sweep->arch);
+    if (outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED)
+        note_present(prewarm, (struct place){(size_t) (sweep - prewarm->sweeps),
+                                             arrival->task->index});
     return call(prewarm, &(struct jc_prewarm_event){
         .outcome = outcome,
         .tmpl = batch->source.tmpl,
@@ -128,6 +145,107 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         .message = prewarm->again ? "it was in the cache, and was taken from there meanwhile"
                                   : arrival->text,
     });
+}
+
+// --- twins ---------------------------------------------------------------------------------------
+
+// A variant that some sweep has, by template, architecture and specialization: its key would cost
+// a hash of the source each.
+struct known {
+    struct jc_key identity;
+    struct place last; // of it and its twins
+};
+
+static int compare_known(const void *a, const void *b)
+{
+    return memcmp(&((const struct known *) a)->identity, &((const struct known *) b)->identity,
+                  sizeof(struct jc_key));
+}
+
+static enum jc_result note_twin(struct prewarm *prewarm, struct place of, struct place twin)
+{
+    struct sweep *first = &prewarm->sweeps[of.sweep], *second = &prewarm->sweeps[twin.sweep];
+    if (!first->twins)
+        first->twins = calloc(first->batch->num_variants, sizeof(*first->twins));
+    if (!second->is_twin)
+        second->is_twin = calloc(second->batch->num_variants, sizeof(*second->is_twin));
+    if (!first->twins || !second->is_twin)
+        return jc_fail_memory(prewarm->error);
+    first->twins[of.variant] = twin;
+    second->is_twin[twin.variant] = true;
+    second->num_twins++;
+    return JC_OK;
+}
+
+static enum jc_result look_for_twin(struct prewarm *prewarm, void **tree, struct jc_key identity,
+                                    struct place place)
+{
+    struct known *fresh = malloc(sizeof(*fresh));
+    if (!fresh)
+        return jc_fail_memory(prewarm->error);
+    *fresh = (struct known){identity, place};
+    struct known *const *found = tsearch(fresh, tree, compare_known);
+    if (!found || *found != fresh)
+        free(fresh);
+    if (!found)
+        return jc_fail_memory(prewarm->error);
+    if (*found == fresh)
+        return JC_OK;
+    struct place last = (*found)->last;
+    (*found)->last = place;
+    return note_twin(prewarm, last, place);
+}
+
+static enum jc_result find_twins_of(struct prewarm *prewarm, size_t index, void **tree)
+{
+    const struct sweep *sweep = &prewarm->sweeps[index];
+    struct jc_batch *batch = sweep->batch;
+    struct jc_key tmpl;
+    struct jc_buffer text = {0};
+    enum jc_result result = jc_source_template_key(&batch->source, &tmpl, prewarm->error);
+    for (size_t i = 0; i < batch->num_variants && result == JC_OK; i++) {
+        text.size = 0;
+        jc_buffer_append(&text, &tmpl, sizeof(tmpl));
+        jc_buffer_print(&text, "%s\n%s", sweep->arch, batch->variants[i].specialization);
+        result = text.failed ? jc_fail_memory(prewarm->error)
+                             : look_for_twin(prewarm, tree, jc_key_of(text.data, text.size),
+                                             (struct place){index, i});
+    }
+    jc_buffer_finish(&text);
+    return result;
+}
+
+static enum jc_result find_twins(struct prewarm *prewarm)
+{
+    void *tree = NULL;
+    enum jc_result result = JC_OK;
+    // One alone has every variant once.
+    for (size_t i = 0; i < prewarm->num_sweeps && prewarm->num_sweeps > 1 && result == JC_OK; i++)
+        result = find_twins_of(prewarm, i, &tree);
+    tdestroy(tree, free);
+    return result;
+}
+
+static bool is_twin(const struct sweep *sweep, size_t variant)
+{
+    return sweep->is_twin && sweep->is_twin[variant];
+}
+
+// How many variants a sweep counts.
+static size_t count_own(const struct sweep *sweep)
+{
+    return sweep->batch->num_variants - sweep->num_twins;
+}
+
+// Those of sweeps that are vouched for are in the cache too.
+static void note_vouched_twins(struct prewarm *prewarm)
+{
+    for (size_t i = 0; i < prewarm->num_sweeps; i++) {
+        const struct sweep *sweep = &prewarm->sweeps[i];
+        for (size_t j = 0; sweep->vouched && sweep->twins && j < sweep->batch->num_variants; j++)
+            if (sweep->twins[j].sweep > 0 && !is_twin(sweep, j))
+                note_present(prewarm, sweep->twins[j]);
+    }
 }
 
 // --- what there is to do -------------------------------------------------------------------------
@@ -145,19 +263,19 @@ static enum jc_result cover(struct prewarm *prewarm, struct sweep *sweep, uint64
         return result;
     struct jc_prewarm_report *const reports[] = {prewarm->report, batch->report};
     for (size_t i = 0; i < 2 && reports[i]; i++) {
-        reports[i]->hits += batch->num_variants;
-        reports[i]->vouched += batch->num_variants;
+        reports[i]->hits += count_own(sweep);
+        reports[i]->vouched += count_own(sweep);
     }
-    prewarm->done += batch->num_variants;
+    prewarm->done += count_own(sweep);
     return JC_OK;
 }
 
 static enum jc_result plan_sweep(struct prewarm *prewarm, struct sweep *sweep, uint64_t epoch)
 {
     struct jc_batch *batch = sweep->batch;
-    prewarm->report->planned += batch->num_variants;
+    prewarm->report->planned += count_own(sweep);
     if (batch->report)
-        batch->report->planned += batch->num_variants;
+        batch->report->planned += count_own(sweep);
     return batch->num_variants > 0 ? cover(prewarm, sweep, epoch) : JC_OK;
 }
 
@@ -185,6 +303,8 @@ static enum jc_result select_of(struct prewarm *prewarm, size_t index)
     for (size_t i = 0; i < batch->num_variants; i++) {
         struct jc_unit unit;
         char key[JC_KEY_STRING_SIZE];
+        if (is_twin(sweep, i))
+            continue;
         enum jc_result result =
             jc_unit_init(&unit, batch->specializations[i], batch->source.toolchain,
                          &batch->source.closure, sweep->arch, prewarm->error);
@@ -210,7 +330,7 @@ static enum jc_result select_of(struct prewarm *prewarm, size_t index)
 static enum jc_result plan_all(struct prewarm *prewarm)
 {
     const char *key = prewarm->params->key;
-    enum jc_result result = JC_OK;
+    enum jc_result result = find_twins(prewarm);
     // Noted before anything is looked up, so that what is taken from the cache meanwhile shows.
     uint64_t epoch = prewarm->epoch = jc_cache_epoch(prewarm->context->cache);
     for (size_t i = 0; i < prewarm->num_sweeps && result == JC_OK; i++)
@@ -218,6 +338,8 @@ static enum jc_result plan_all(struct prewarm *prewarm)
     if (result == JC_OK && key && prewarm->num_selected == 0)
         return jc_fail(prewarm->error, JC_ERROR_NOT_FOUND, "no variant of these templates,"
                        " settings and architectures has a key that begins with %s", key);
+    if (result == JC_OK)
+        note_vouched_twins(prewarm);
     if (result == JC_OK && prewarm->report->vouched > 0)
         tell_underway(prewarm);
     return result;
@@ -235,7 +357,11 @@ static bool find_next(struct prewarm *prewarm, struct place *place)
     struct place *next = &prewarm->next;
     for (; next->sweep < prewarm->num_sweeps; next->sweep++, next->variant = 0) {
         const struct sweep *sweep = &prewarm->sweeps[next->sweep];
-        if ((sweep->vouched && !prewarm->again) || next->variant == sweep->batch->num_variants)
+        if (sweep->vouched && !prewarm->again)
+            continue;
+        while (next->variant < sweep->batch->num_variants && is_twin(sweep, next->variant))
+            next->variant++;
+        if (next->variant == sweep->batch->num_variants)
             continue;
         *place = *next;
         next->variant++;
@@ -305,6 +431,8 @@ static void finish(struct prewarm *prewarm)
     for (size_t i = 0; i < prewarm->num_sweeps; i++) {
         jc_coverage_finish(&prewarm->sweeps[i].coverage);
         free(prewarm->sweeps[i].failed);
+        free(prewarm->sweeps[i].is_twin);
+        free(prewarm->sweeps[i].twins);
     }
     free(prewarm->sweeps);
     free(prewarm->selected);

@@ -88,6 +88,17 @@ static enum jc_result template_text(const struct jc_source *source, struct jc_bu
     return text->failed ? jc_fail_memory(error) : JC_OK;
 }
 
+enum jc_result jc_source_template_key(const struct jc_source *source, struct jc_key *key,
+                                      struct jc_error *error)
+{
+    struct jc_buffer text = {0};
+    enum jc_result result = template_text(source, &text, error);
+    if (result == JC_OK)
+        *key = jc_key_of(text.data, text.size);
+    jc_buffer_finish(&text);
+    return result;
+}
+
 // u32 count, then name and text of each file, as fields of buffer.h: first the source, without a
 // name, then the template's own headers. All have their includes respelled; as its author wrote
 // them, those of the source may mean other files once they all lie in one place.

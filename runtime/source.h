@@ -90,6 +90,11 @@ enum jc_result jc_source_find(struct jc_source *source, const struct jc_unit *un
 // Whether the cache takes what is compiled. JC_ERROR_CACHE: the text says why not.
 enum jc_result jc_source_check_cache(const struct jc_source *source, struct jc_error *error);
 
+// The key of the template's record: where it is the same, so are those of equal variants.
+// JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_source_template_key(const struct jc_source *source, struct jc_key *key,
+                                      struct jc_error *error);
+
 // Stores the template's record, unless that is done. JC_ERROR_CACHE, JC_ERROR_LIMIT,
 // JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_source_keep_template(struct jc_source *source, struct jc_error *error);

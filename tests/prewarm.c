@@ -264,17 +264,107 @@ static void several_plans_are_done_together_and_counted_apart(void **state)
     };
     open_context(&told, NULL);
     assert_int_equal(run(&told, items, 3, (struct jc_prewarm_params){0}), JC_OK);
-    assert_report(&told, 2, 6, 2, 0);
-    assert_int_equal(told.last_done, 10);
+    assert_report(&told, 0, 6, 2, 0);
+    assert_int_equal(told.last_done, 8);
     assert_int_equal(compiles(), 8);
     assert_int_equal(items[0].report.planned, 2);
     assert_int_equal(items[0].report.compiled, 2);
     assert_int_equal(items[1].report.planned, 6);
     assert_int_equal(items[1].report.compiled, 4);
     assert_int_equal(items[1].report.failed, 2);
-    assert_int_equal(items[2].report.hits, 2);
+    assert_int_equal(items[2].report.planned, 0);
     close_work(&one);
     close_work(&two);
+    jc_context_destroy(&told.context);
+}
+
+static void expect_item(const struct jc_prewarm_item *item, size_t planned, size_t hits,
+                        size_t vouched)
+{
+    assert_int_equal(planned, item->report.planned);
+    assert_int_equal(hits, item->report.hits);
+    assert_int_equal(vouched, item->report.vouched);
+}
+
+static void what_several_plans_have_is_done_and_counted_once(void **state)
+{
+    (void) state;
+    static struct told told;
+    // The same template read twice, as of two manifests, is one template.
+    struct work first = open_work("k", "1,2"), second = open_work("k", "2,3"),
+                third = open_work("k", "3,2"), other = open_work("o", "2");
+    struct jc_prewarm_item items[] = {
+        {.plan = first.plan},
+        {.plan = second.plan, .capabilities = both, .num_capabilities = 2},
+        {.plan = third.plan}, // has nothing of its own
+        {.plan = other.plan},
+    };
+    open_context(&told, NULL);
+    assert_int_equal(run(&told, items, 4, (struct jc_prewarm_params){.check = true}), JC_OK);
+    assert_int_equal(6, told.report.planned);
+    assert_int_equal(6, told.report.missing);
+    assert_int_equal(6, told.num_events);
+    assert_int_equal(run(&told, items, 4, (struct jc_prewarm_params){0}), JC_OK);
+    assert_report(&told, 0, 6, 0, 0);
+    assert_int_equal(6, told.last_done);
+    assert_int_equal(6, compiles());
+    expect_item(&items[0], 2, 0, 0);
+    expect_item(&items[1], 3, 0, 0);
+    expect_item(&items[2], 0, 0, 0);
+    expect_item(&items[3], 1, 0, 0);
+
+    // Each is complete, alone too, and those that are vouched for vouch for their twins.
+    assert_int_equal(run(&told, items, 4, (struct jc_prewarm_params){0}), JC_OK);
+    assert_report(&told, 6, 0, 0, 6);
+    assert_int_equal(0, told.num_events);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(run(&told, &items[i], 1, (struct jc_prewarm_params){0}), JC_OK);
+        assert_report(&told, told.report.planned, 0, 0, told.report.planned);
+    }
+    struct work fourth = open_work("k", "2"), fifth = open_work("k", "1,3");
+    struct jc_prewarm_item more[] = {{.plan = first.plan}, {.plan = fourth.plan},
+                                     {.plan = fifth.plan}};
+    assert_int_equal(run(&told, more, 3, (struct jc_prewarm_params){0}), JC_OK);
+    assert_report(&told, 3, 0, 0, 2);
+    expect_item(&more[1], 0, 0, 0);
+    expect_item(&more[2], 1, 1, 0);
+    for (size_t i = 1; i < 3; i++) {
+        assert_int_equal(run(&told, &more[i], 1, (struct jc_prewarm_params){0}), JC_OK);
+        assert_report(&told, told.report.planned, 0, 0, told.report.planned);
+    }
+    close_work(&first);
+    close_work(&second);
+    close_work(&third);
+    close_work(&other);
+    close_work(&fourth);
+    close_work(&fifth);
+    jc_context_destroy(&told.context);
+}
+
+static void what_several_plans_have_and_is_not_made_is_complete_in_none(void **state)
+{
+    (void) state;
+    static struct told told;
+    struct work first = open_work("k", "1,13"), second = open_work("k", "13,2");
+    struct jc_prewarm_item items[] = {{.plan = first.plan}, {.plan = second.plan}};
+    open_context(&told, NULL);
+    for (size_t round = 0; round < 2; round++) {
+        assert_int_equal(run(&told, items, 2, (struct jc_prewarm_params){0}), JC_OK);
+        assert_report(&told, 2 * round, 2 - 2 * round, 1, 0);
+        assert_int_equal(1, items[0].report.failed);
+        assert_int_equal(0, items[1].report.failed);
+    }
+    // By its key it is one, too.
+    char key[JC_KEY_STRING_SIZE];
+    struct work third = open_work("k", "2,4");
+    struct jc_prewarm_item more[] = {{.plan = second.plan}, {.plan = third.plan}};
+    assert_int_equal(run(&told, &more[1], 1, (struct jc_prewarm_params){.retry = true}), JC_OK);
+    jc_key_format(&told.keys[0], key);
+    assert_int_equal(run(&told, more, 2, (struct jc_prewarm_params){.key = key}), JC_OK);
+    assert_report(&told, 1, 0, 0, 0);
+    close_work(&first);
+    close_work(&second);
+    close_work(&third);
     jc_context_destroy(&told.context);
 }
 
@@ -530,6 +620,8 @@ int main(void)
         IN_A_FOLDER(word_of_completeness_is_for_that_very_coverage),
         IN_A_FOLDER(what_is_not_complete_is_not_vouched_for),
         IN_A_FOLDER(a_key_names_what_is_to_be_done),
+        IN_A_FOLDER(what_several_plans_have_is_done_and_counted_once),
+        IN_A_FOLDER(what_several_plans_have_and_is_not_made_is_complete_in_none),
         IN_A_FOLDER(several_plans_are_done_together_and_counted_apart),
         IN_A_FOLDER(nothing_is_compiled_unless_all_includes_can_be_followed),
         IN_A_FOLDER(what_another_process_compiles_is_awaited),

@@ -33,20 +33,34 @@ static unsigned num_warnings;
 
 ssize_t __real_write(int fd, const void *bytes, size_t size);
 ssize_t __wrap_write(int fd, const void *bytes, size_t size);
+ssize_t __real_pwrite64(int fd, const void *bytes, size_t size, off_t at);
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t at);
 
-static size_t room = SIZE_MAX; // of one write that is to be cut; then nothing is left
+static size_t room = SIZE_MAX; // of writes that are to be cut; then nothing is left
+
+// How much of a write there is room for; SIZE_MAX and an errno: there is none.
+static size_t take_room(size_t size)
+{
+    if (room == SIZE_MAX)
+        return size;
+    errno = ENOSPC;
+    if (room == 0)
+        return SIZE_MAX;
+    size_t some = room < size ? room : size;
+    room -= some;
+    return some;
+}
 
 ssize_t __wrap_write(int fd, const void *bytes, size_t size)
 {
-    if (room == SIZE_MAX)
-        return __real_write(fd, bytes, size);
-    if (room == 0) {
-        errno = ENOSPC;
-        return -1;
-    }
-    size_t some = room < size ? room : size;
-    room -= some;
-    return __real_write(fd, bytes, some);
+    size_t some = take_room(size);
+    return some == SIZE_MAX ? -1 : __real_write(fd, bytes, some);
+}
+
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t at)
+{
+    size_t some = take_room(size);
+    return some == SIZE_MAX ? -1 : __real_pwrite64(fd, bytes, some, at);
 }
 
 // --- the world around ----------------------------------------------------------------------------
@@ -92,6 +106,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+    room = SIZE_MAX;
     jc_context_destroy(&context);
     sim.cuDevicePrimaryCtxRelease_v2(0);
     return chdir("/") || scratch_teardown(state);
@@ -334,17 +349,18 @@ static void whoever_holds_the_lock_is_not_waited_for_without_end(void **state)
 static void lines_are_added_to_what_others_wrote(void **state)
 {
     (void) state;
-    static const char *const endings[] = {"", "\n", "\r\n"};
+    static const char *const endings[] = {"", "\n", "\r\n", "\n#srv/half of a li"};
+    static const bool is_whole[] = {false, true, true, false};
     scratch_put("k.cu", text_of_k);
     struct jc_template *tmpl = make_template(jc_template_params(.file = scratch_path("k.cu")));
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct jc_buffer text = {0};
         jc_buffer_print(&text, "\xef\xbb\xbfjitcache-manifest  1 \r\n# mine\n/x.cu%s", endings[i]);
         scratch_put("file", text.data);
         record_into(scratch_path("file"));
         struct jc_kernel *kernel = make_kernel(tmpl, NULL);
         expect_text(scratch_path("file"), "%s%s%s/k.cu --arch 9.0 --generic --source %s\n",
-                    text.data, i == 0 ? "\n" : "", scratch, digest_of(text_of_k));
+                    text.data, is_whole[i] ? "" : "\n", scratch, digest_of(text_of_k));
         jc_kernel_destroy(&kernel);
         jc_context_destroy(&context);
         jc_buffer_finish(&text);
@@ -391,15 +407,21 @@ static size_t count_lines(const char *beginning)
 static void a_full_disk_ends_the_recording_once_and_spoils_nothing(void **state)
 {
     (void) state;
-    static const size_t rooms[] = {0, 1, 2, 30};
     make_recorded();
-    for (size_t i = 0; i < 4; i++) {
+    // Of the first write, and at last of the second, which puts the first byte in its place.
+    char *first = read_text(scratch_path("file"));
+    const size_t line = strlen(first) - strlen("jitcache-manifest 1\n")
+        - strlen("--generic") + strlen("--range n=200");
+    const size_t rooms[] = {0, 1, 2, 30, line - 1, line};
+    free(first);
+    for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
         struct jc_recorder *recorder, *later;
         struct jc_error error;
         num_warnings = 0;
         assert_int_equal(JC_OK, jc_recorder_create(scratch_path("file"), &context->log, &recorder,
                                                    &error));
         record_call(recorder, 100 + (int64_t) i);
+        char *before = read_text(scratch_path("file"));
         room = rooms[i];
         for (unsigned j = 0; j < 3; j++)
             record_call(recorder, 200 + (int64_t) i);
@@ -408,15 +430,52 @@ static void a_full_disk_ends_the_recording_once_and_spoils_nothing(void **state)
         assert_int_equal(1, num_warnings);
         assert_non_null(strstr(logged, "nothing more is recorded"));
         jc_recorder_destroy(&recorder);
-        // Who comes later goes on, and what was left is no line.
+        expect_text(scratch_path("file"), "%s", before);
+        free(before);
+        // Who comes later goes on.
         assert_int_equal(JC_OK, jc_recorder_create(scratch_path("file"), &context->log, &later,
                                                    &error));
         record_call(later, 400 + (int64_t) i);
         jc_recorder_destroy(&later);
         assert_int_equal(1 + 2 * (i + 1), count_lines("/"));
     }
-    assert_int_equal(3, count_lines("#")); // of the first there is nothing
-    assert_int_equal(1 + 1 + 8 + 3, count_lines(""));
+    destroy_recorded();
+}
+
+static void a_file_that_was_emptied_gets_its_first_line_again(void **state)
+{
+    (void) state;
+    make_recorded();
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(0, truncate(scratch_path("file"), 0));
+        record_call(context->recorder, i);
+        expect_text(scratch_path("file"), "jitcache-manifest 1\n"
+                    "%s/k.cu --arch 9.0 --range n=%d --source %s\n", scratch, i,
+                    digest_of(text_of_k));
+    }
+    assert_int_equal(0, num_warnings);
+    destroy_recorded();
+    jc_context_destroy(&context);
+    record_into(scratch_path("file"));
+}
+
+static void a_line_is_not_waited_for_without_end(void **state)
+{
+    (void) state;
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    make_recorded();
+    char *before = read_text(scratch_path("file"));
+    int fd = open(scratch_path("file"), O_RDWR);
+    assert_int_equal(0, fcntl(fd, F_OFD_SETLK, &all));
+    record_call(context->recorder, 5);
+    record_call(context->recorder, 6);
+    close(fd);
+    record_call(context->recorder, 7);
+    assert_int_equal(1, num_warnings);
+    assert_non_null(strstr(logged, "another process has held its lock for 2 seconds"));
+    assert_non_null(strstr(logged, "nothing more is recorded"));
+    expect_text(scratch_path("file"), "%s", before);
+    free(before);
     destroy_recorded();
 }
 
@@ -585,6 +644,15 @@ static void calls_that_no_plan_has_are_told_once_and_left_out(void **state)
     expect_text(scratch_path("file"), "%s", before);
     assert_int_equal(1, num_warnings);
     assert_non_null(strstr(logged, "k: a call is not recorded: a pointer is null, or less"));
+    // So is a launch, which makes nothing, and leaves word of it to the background.
+    struct jc_kernel *launched = make_kernel(recorded, NULL);
+    num_warnings = 0;
+    for (int i = 0; i < 3; i++)
+        launch(launched, ALIGNED + 4, 10 + i);
+    jc_kernel_destroy(&launched);
+    expect_text(scratch_path("file"), "%s", before);
+    assert_int_equal(0, num_warnings); // told by then
+    num_warnings = 1;
     // So is a warm-up with such a pointer bound; its generic variant is in every plan.
     const void *p = NULL;
     const struct jc_binding binding = {"p", &p};
@@ -718,23 +786,136 @@ static void headers_of_generated_sources_are_found_where_they_were(void **state)
                                        .description = &included), "k.cu", true, true);
 }
 
-static void a_source_is_written_once(void **state)
+static struct jc_kernel *record_text(struct jc_template **tmpl, char **file)
+{
+    *tmpl = make_template(jc_template_params(.text = text_of_k));
+    record_into(scratch_path("file"));
+    struct jc_kernel *kernel = make_kernel(*tmpl, NULL);
+    char *text = read_text(scratch_path("file"));
+    *file = word_behind(text, "jitcache-manifest 1\n");
+    free(text);
+    return kernel;
+}
+
+static void a_source_is_written_once_and_again_where_it_is_another(void **state)
 {
     (void) state;
-    struct jc_template *tmpl = make_template(jc_template_params(.text = text_of_k));
-    record_into(scratch_path("file"));
-    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
-    char *text = read_text(scratch_path("file"));
-    char *file = word_behind(text, "jitcache-manifest 1\n");
+    struct jc_template *tmpl;
+    struct stat first, then;
+    char *file;
+    struct jc_kernel *kernel = record_text(&tmpl, &file);
     expect_text(scratch_path(file), "%s", text_of_k);
-    scratch_put(file, "// looked at, and changed\n");
+    assert_int_equal(0, stat(scratch_path(file), &first));
     prepare(kernel, ALIGNED, 48);
-    expect_text(scratch_path(file), "// looked at, and changed\n");
-    expect_text(scratch_path("file"), "%s%s --arch 9.0 --range n=48\n", text, file);
+    assert_int_equal(0, stat(scratch_path(file), &then));
+    assert_int_equal(first.st_ino, then.st_ino);
+    // What somebody made of it, or a crash of the machine left, is not what the line means.
+    char *other = strdup(text_of_k);
+    other[strlen(other) - 2] = '!';
+    const char *const texts[] = {"// looked at, and changed\n", "", other};
+    for (int i = 0; i < 3; i++) {
+        scratch_put(file, texts[i]);
+        prepare(kernel, ALIGNED, 7 + i);
+        expect_text(scratch_path(file), "%s", text_of_k);
+    }
+    free(other);
+    const char *digest = digest_of(text_of_k);
+    expect_text(scratch_path("file"), "jitcache-manifest 1\n"
+                "%s --arch 9.0 --generic --source %s\n"
+                "%s --arch 9.0 --range n=48 --source %s\n%s --arch 9.0 --range n=7 --source %s\n"
+                "%s --arch 9.0 --range n=8 --source %s\n%s --arch 9.0 --range n=9 --source %s\n",
+                file, digest, file, digest, file, digest, file, digest, file, digest);
+    free(file);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+}
+
+static void sources_are_written_beside_the_file_and_not_beside_a_link(void **state)
+{
+    (void) state;
+    scratch_put("real/file", "jitcache-manifest 1\n");
+    assert_int_equal(0, symlink("real/file", scratch_path("link")));
+    record_into(scratch_path("link"));
+    struct jc_template *tmpl = make_template(jc_template_params(.text = text_of_k));
+    struct jc_kernel *kernel = make_kernel(tmpl, NULL);
+    char *text = read_text(scratch_path("link"));
+    char *file = word_behind(text, "jitcache-manifest 1\n");
+    assert_memory_equal("file.d/", file, 7);
+    assert_int_equal(0, chdir(scratch_path("real")));
+    expect_text(file, "%s", text_of_k);
     free(text);
     free(file);
     jc_kernel_destroy(&kernel);
     jc_template_destroy(&tmpl);
+}
+
+// --- lines of messages ---------------------------------------------------------------------------
+
+// What a message tells to write behind `jitcache prewarm`: the refusal of a call.
+static char *refused_line(const struct jc_template_params *params)
+{
+    struct jc_error error;
+    uintptr_t p = ALIGNED;
+    int n = 48;
+    void *args[] = {&p, &n};
+    struct jc_template *tmpl = make_template(params);
+    struct jc_kernel *kernel = make_kernel(tmpl, jc_kernel_params(.policy = JC_POLICY_FAIL));
+    assert_int_equal(JC_ERROR_NOT_READY, jc_kernel_launch(kernel, NULL, args, &error));
+    const char *line = strstr(error.text, "jitcache prewarm ");
+    assert_non_null(line);
+    line += strlen("jitcache prewarm ");
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&tmpl);
+    return strndup(line, strcspn(line, "\n"));
+}
+
+static void expect_line(const struct jc_template_params *params, const char *format, ...)
+    JC_FORMAT(2, 3);
+
+static void expect_line(const struct jc_template_params *params, const char *format, ...)
+{
+    char *expected, *line = refused_line(params);
+    va_list arguments;
+    va_start(arguments, format);
+    assert_true(vasprintf(&expected, format, arguments) >= 0);
+    va_end(arguments);
+    assert_string_equal(expected, line);
+    free(expected);
+    free(line);
+}
+
+static void lines_of_messages_can_be_pasted_anywhere(void **state)
+{
+    (void) state;
+    static const char with_header[] = DESCRIPTION "#include \"sub/h.cuh\"\n" CODE;
+    static const char comment[] =
+        "# its source came as text, which JITCACHE_RECORD=FILE writes down with this line";
+    scratch_put("k.cu", text_of_k);
+    scratch_put("gen/sub/h.cuh", "// a header\n");
+    assert_int_equal(0, chdir(scratch));
+    record_into(NULL);
+    expect_line(jc_template_params(.file = "k.cu"), "%s/k.cu --arch 9.0 --range n=48", scratch);
+    expect_line(jc_template_params(.text = text_of_k), "k.cu --arch 9.0 --range n=48 %s", comment);
+    // Another text than that of the file.
+    expect_line(jc_template_params(.text = text_of_k, .file = "k.cu"),
+                "k.cu --arch 9.0 --range n=48 %s", comment);
+    jc_context_destroy(&context);
+    record_into("file");
+    expect_line(jc_template_params(.file = "k.cu"), "%s/k.cu --arch 9.0 --range n=48", scratch);
+    char *line = refused_line(jc_template_params(.text = with_header, .dir = "gen"));
+    char *file = word_behind(line, ""), *folder = word_behind(line, "--template-dir");
+    assert_memory_equal(scratch, file, strlen(scratch));
+    assert_memory_equal("/file.d/", file + strlen(scratch), 8);
+    expect_text(file, "%s", with_header);
+    assert_string_equal(scratch_path("gen"), folder);
+    free(line);
+    free(file);
+    free(folder);
+    // One that keeps nothing any more tells the same as none.
+    unlink("file");
+    scratch_put("other.cu", text_of_k);
+    free(refused_line(jc_template_params(.file = "other.cu")));
+    expect_line(jc_template_params(.text = text_of_k), "k.cu --arch 9.0 --range n=48 %s", comment);
 }
 
 static void a_file_that_was_removed_is_recorded_as_it_was_read(void **state)
@@ -825,6 +1006,8 @@ int main(void)
         TEST(whoever_holds_the_lock_is_not_waited_for_without_end),
         TEST(lines_are_added_to_what_others_wrote),
         TEST(a_full_disk_ends_the_recording_once_and_spoils_nothing),
+        TEST(a_file_that_was_emptied_gets_its_first_line_again),
+        TEST(a_line_is_not_waited_for_without_end),
         TEST(a_limit_of_the_process_is_told_and_not_died_of),
         TEST(a_file_that_is_gone_is_told_once_and_not_made_again),
         TEST(a_file_in_its_place_is_left_alone),
@@ -836,7 +1019,9 @@ int main(void)
         TEST(a_name_with_a_newline_is_told),
         TEST(generated_sources_are_written_and_have_the_same_keys),
         TEST(headers_of_generated_sources_are_found_where_they_were),
-        TEST(a_source_is_written_once),
+        TEST(a_source_is_written_once_and_again_where_it_is_another),
+        TEST(sources_are_written_beside_the_file_and_not_beside_a_link),
+        TEST(lines_of_messages_can_be_pasted_anywhere),
         TEST(a_file_that_was_removed_is_recorded_as_it_was_read),
         TEST(sources_that_cannot_be_written_are_told),
         TEST(half_a_source_is_none),

@@ -165,6 +165,8 @@ static int wrong(const struct jc_manifest *manifest, const char *format, ...) JC
 static int wrong(const struct jc_manifest *manifest, const char *format, ...)
 {
     va_list arguments;
+    if (manifest->quiet)
+        return JC_MANIFEST_WRONG;
     va_start(arguments, format);
     char *text = jc_format_text(format, arguments);
     va_end(arguments);
@@ -313,14 +315,27 @@ static int take_option(struct jc_manifest *manifest, const char *word, char **li
     return add_option(manifest, name, value);
 }
 
-// The name that a file or folder of a line has from where the command runs. Allocated.
+// The name that a file has from the folder that another one is in. Allocated.
+static char *place_beside(const char *other, const char *file)
+{
+    const char *slash = strrchr(other, '/');
+    return jc_make_text("%.*s%s", slash ? (int) (slash + 1 - other) : 0, other, file);
+}
+
+// The name that a file or folder of a line has from where the command runs. Where the manifest is a
+// link, it may be beside the link or, as what was recorded, beside what that leads to. Allocated.
 static char *locate(const struct jc_manifest *manifest, const char *file)
 {
-    const char *slash = file[0] == '/' ? NULL : strrchr(manifest->file, '/');
-    size_t folder = slash ? (size_t) (slash + 1 - manifest->file) : 0;
-    char *located = jc_allocate(folder + strlen(file) + 1, 1);
-    memcpy(located, manifest->file, folder);
-    strcpy(located + folder, file);
+    char *located = place_beside(file[0] == '/' ? "" : manifest->file, file);
+    char *real = access(located, F_OK) == 0 ? NULL : realpath(manifest->file, NULL);
+    char *beside = real && file[0] != '/' ? place_beside(real, file) : NULL;
+    if (beside && access(beside, F_OK) == 0) {
+        free(located);
+        located = beside;
+    } else {
+        free(beside);
+    }
+    free(real);
     return located;
 }
 
@@ -333,6 +348,8 @@ static int take_words(struct jc_manifest *manifest, char *line, const char **fil
         int taken = JC_MANIFEST_ENTRY;
         if (word[0] == '-' && word[1])
             taken = take_option(manifest, word, &line);
+        else if (*file && strcmp(*file, "jitcache") == 0 && strcmp(word, "prewarm") == 0)
+            return wrong(manifest, "leave out `jitcache prewarm`; a line is what stands behind it");
         else if (*file)
             return wrong(manifest, "'%s' and '%s': one template to a line; a name with blanks"
                                    " needs quotes", *file, word);
@@ -418,6 +435,15 @@ int jc_manifest_open(struct jc_manifest *manifest, const char *file)
     *manifest = (struct jc_manifest){.file = file};
     int status = load(manifest);
     return status ? status : check_version(manifest);
+}
+
+void jc_manifest_copy(struct jc_manifest *copy, const struct jc_manifest *manifest)
+{
+    *copy = (struct jc_manifest){
+        .file = manifest->file, .quiet = true, .size = manifest->size, .at = manifest->at,
+        .line = manifest->line};
+    copy->text = jc_allocate(copy->size + 1, 1); // the last line may want a NUL behind it
+    memcpy(copy->text, manifest->text, copy->size);
 }
 
 void jc_manifest_finish(struct jc_manifest *manifest)

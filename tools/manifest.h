@@ -35,6 +35,7 @@ struct jc_manifest_entry {
 // One pass over a manifest.
 struct jc_manifest {
     const char *file; // as given
+    bool quiet;       // what is wrong is not told
     char *text;       // quotes are taken out of it in place
     size_t size, at;
     unsigned line; // the number of the last line read
@@ -57,6 +58,10 @@ int jc_manifest_open(struct jc_manifest *manifest, const char *file);
 // The next line that names a template. JC_MANIFEST_WRONG: it is wrong, and has been told.
 enum { JC_MANIFEST_END, JC_MANIFEST_ENTRY, JC_MANIFEST_WRONG };
 int jc_manifest_next(struct jc_manifest *manifest, struct jc_manifest_entry *entry);
+
+// Another pass over the same, from before the first line is read: it has a copy of the text, and
+// tells nothing. Finish it.
+void jc_manifest_copy(struct jc_manifest *copy, const struct jc_manifest *manifest);
 
 // Accepts a zeroed one.
 void jc_manifest_finish(struct jc_manifest *manifest);

@@ -599,6 +599,7 @@ const struct jc_command jc_command_prewarm = {
     .name = "prewarm",
     .summary = "compile the variants of templates into the cache",
     .usage = "[OPTION]... --arch ARCH FILE...\n"
+             "       jitcache prewarm [OPTION]... MANIFEST...\n"
              "       jitcache prewarm [OPTION]... --from-cache",
     .purpose = "Compiles every variant that a plan of the templates has, the generic one too,\n"
                "into the cache, so that no later run has to. Needs no GPU. A FILE is a template,\n"
@@ -616,6 +617,8 @@ const struct jc_command jc_command_prewarm = {
                 "1    some failed to compile; with --check, some would be compiled\n"
                 "2    wrong use, or nothing could be done: a template that does not read, no\n"
                 "     usable NVRTC, an unknown architecture, a cache that cannot be written\n"
-                "130  interrupted; what was compiled until then is in the cache",
+                "128 + number\n"
+                "     ended by that signal, so 130 after Ctrl-C; what was compiled until then is\n"
+                "     in the cache",
     .run = run_prewarm,
 };

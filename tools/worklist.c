@@ -20,6 +20,12 @@ struct jc_worklist_file {
     char *path, *folder; // the folder: where its includes start; NULL: not said
     struct jc_template *tmpl; // NULL: it does not read, which was told
     bool told_change; // that it is another than was recorded
+    size_t num_passed_over; // lines of the manifest at hand that are of an older one
+};
+
+// What a line was recorded of.
+struct jc_worklist_source {
+    char *path, *folder, *digest;
 };
 
 // What a template is read from, and what to make sure of.
@@ -43,6 +49,14 @@ static int compare_files(const void *a, const void *b)
     const struct jc_worklist_file *x = a, *y = b;
     int order = strcmp(x->path, y->path);
     return order ? order : strcmp(x->folder ? x->folder : "", y->folder ? y->folder : "");
+}
+
+static int compare_sources(const void *a, const void *b)
+{
+    const struct jc_worklist_source *x = a, *y = b;
+    int order = strcmp(x->path, y->path);
+    order = order ? order : strcmp(x->folder ? x->folder : "", y->folder ? y->folder : "");
+    return order ? order : strcasecmp(x->digest, y->digest);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -85,15 +99,82 @@ static struct jc_worklist_file *take_file(struct jc_worklist *worklist,
     return file;
 }
 
-static bool has_changed(const struct jc_template *tmpl, const char *source)
+static void find_digest(const struct jc_template *tmpl, char digest[JC_KEY_STRING_SIZE])
 {
-    char digest[JC_KEY_STRING_SIZE];
     size_t size;
     const char *text = jc_template_source(tmpl, &size);
     struct jc_key key = jc_key_of(text, size);
     jc_key_format(&key, digest);
-    return strcasecmp(digest, source) != 0;
 }
+
+// --- sources that lines were recorded of ---------------------------------------------------------
+
+static void source_destroy(void *source)
+{
+    struct jc_worklist_source *it = source;
+    free(it->path);
+    free(it->folder);
+    free(it->digest);
+    free(it);
+}
+
+static char *copy_or_null(const char *text)
+{
+    return text ? jc_copy_text(text, strlen(text)) : NULL;
+}
+
+// Notes what the lines of a manifest were recorded of, before any of them is done.
+static void note_sources(struct jc_worklist *worklist, const struct jc_manifest *manifest)
+{
+    struct jc_manifest pass;
+    struct jc_manifest_entry entry;
+    jc_manifest_copy(&pass, manifest);
+    for (int taken; (taken = jc_manifest_next(&pass, &entry)) != JC_MANIFEST_END;) {
+        if (taken != JC_MANIFEST_ENTRY || !entry.source)
+            continue;
+        struct jc_worklist_source *source = jc_allocate(1, sizeof(*source));
+        *source = (struct jc_worklist_source){
+            copy_or_null(entry.file), copy_or_null(entry.folder), copy_or_null(entry.source)};
+        struct jc_worklist_source *const *found =
+            tsearch(source, &worklist->sources, compare_sources);
+        if (!found || *found != source)
+            source_destroy(source);
+    }
+    jc_manifest_finish(&pass);
+}
+
+static void forget_sources(struct jc_worklist *worklist)
+{
+    tdestroy(worklist->sources, source_destroy);
+    worklist->sources = NULL;
+}
+
+// Whether lines of the manifest at hand were recorded of the file as it is now.
+static bool is_recorded_now(const struct jc_worklist *worklist,
+                            const struct jc_worklist_file *file, char *digest)
+{
+    const struct jc_worklist_source wanted = {file->path, file->folder, digest};
+    return tfind(&wanted, &worklist->sources, compare_sources);
+}
+
+static void tell_passed_over(struct jc_worklist *worklist, const char *manifest)
+{
+    for (size_t i = 0; i < worklist->num_files; i++) {
+        struct jc_worklist_file *file = worklist->files[i];
+        size_t count = file->num_passed_over;
+        file->num_passed_over = 0;
+        if (count == 0)
+            continue;
+        char *text = jc_make_text("%s: %zu line%s of an older %s %s passed over; others are of what"
+                                  " it is now. Record into a new file to be rid of them", manifest,
+                                  count, count == 1 ? "" : "s", file->path,
+                                  count == 1 ? "is" : "are");
+        jc_remark("warning", text);
+        free(text);
+    }
+}
+
+// --- templates that have changed -----------------------------------------------------------------
 
 // What was recorded of another source may be too little, or too much, for this one.
 static void tell_change(const struct origin *origin)
@@ -105,19 +186,40 @@ static void tell_change(const struct origin *origin)
     free(text);
 }
 
-// NULL where it does not read. `*note` is for messages about its settings.
-static struct jc_template *take_template(struct jc_worklist *worklist,
-                                         const struct origin *origin, const char **note)
+// Whether to go on with the template of a file. `*note` is for messages about its settings.
+static bool check_change(const struct jc_worklist *worklist, struct jc_worklist_file *file,
+                         const struct origin *origin, const char **note)
 {
-    struct jc_worklist_file *file = take_file(worklist, origin);
+    char digest[JC_KEY_STRING_SIZE];
     *note = NULL;
-    if (!file->tmpl || !origin->source || !has_changed(file->tmpl, origin->source))
-        return file->tmpl;
+    if (!origin->source)
+        return true;
+    find_digest(file->tmpl, digest);
+    if (strcasecmp(digest, origin->source) == 0)
+        return true;
+    if (is_recorded_now(worklist, file, digest)) {
+        file->num_passed_over++;
+        return false;
+    }
     *note = change_note;
     if (!file->told_change)
         tell_change(origin);
     file->told_change = true;
-    return file->tmpl;
+    return true;
+}
+
+// `*tmpl` is NULL where a line is passed over, and where the file does not read: then the status is
+// to tell so.
+static int take_template(struct jc_worklist *worklist, const struct origin *origin,
+                         struct jc_template **tmpl, const char **note)
+{
+    struct jc_worklist_file *file = take_file(worklist, origin);
+    *tmpl = NULL;
+    if (!file->tmpl)
+        return JC_STATUS_WRONG_USE;
+    if (check_change(worklist, file, origin, note))
+        *tmpl = file->tmpl;
+    return JC_STATUS_DONE;
 }
 
 // --- items ---------------------------------------------------------------------------------------
@@ -281,10 +383,13 @@ static int add_entry(struct jc_worklist *worklist, const struct jc_manifest *man
     struct jc_selection selection = {.where = entry->where};
     struct jc_prewarm_item item = {0};
     const struct origin origin = {entry->where, entry->file, entry->folder, entry->source};
+    struct jc_template *tmpl = NULL;
     int status = check_source(NULL, entry->where, entry->source);
-    struct jc_template *tmpl =
-        status ? NULL : take_template(worklist, &origin, &selection.note);
-    status = tmpl ? take_options(&selection, &item, entry) : JC_STATUS_WRONG_USE;
+    if (!status)
+        status = take_template(worklist, &origin, &tmpl, &selection.note);
+    if (!tmpl)
+        return status;
+    status = take_options(&selection, &item, entry);
     if (!status)
         status = jc_selection_share(&selection, &tmpl, 1);
     if (!status && item.num_capabilities == 0) {
@@ -312,6 +417,7 @@ static int add_manifest(struct jc_worklist *worklist, const char *file)
     unsigned wrong = 0;
     if (jc_manifest_open(manifest, file))
         return JC_STATUS_WRONG_USE;
+    note_sources(worklist, manifest);
     for (int taken; (taken = jc_manifest_next(manifest, &entry)) != JC_MANIFEST_END;) {
         if (taken == JC_MANIFEST_ENTRY && !add_entry(worklist, manifest, &entry))
             continue;
@@ -319,6 +425,8 @@ static int add_manifest(struct jc_worklist *worklist, const char *file)
             return jc_complain("%s: %d lines are wrong; the rest of it was not read", file,
                                MAX_WRONG);
     }
+    tell_passed_over(worklist, file);
+    forget_sources(worklist);
     return wrong ? JC_STATUS_WRONG_USE : JC_STATUS_DONE;
 }
 
@@ -375,11 +483,10 @@ int jc_worklist_read(struct jc_worklist *worklist, char *const *files, size_t nu
         if (manifest[i])
             continue;
         const struct origin origin = {"", files[i], worklist->folder, worklist->source};
-        templates[num_read] = take_template(worklist, &origin, &worklist->selection.note);
-        if (templates[num_read])
-            num_read++;
-        else
+        if (take_template(worklist, &origin, &templates[num_read], &worklist->selection.note))
             status = JC_STATUS_WRONG_USE;
+        else
+            num_read++;
     }
     misused = misused || (!status && (status = check_use(worklist, num_templates)));
     if (!status && num_templates)
@@ -458,6 +565,7 @@ void jc_worklist_finish(struct jc_worklist *worklist)
     jc_selection_finish(&worklist->selection);
     tdestroy(worklist->known, free);
     tdestroy(worklist->by_path, leave);
+    forget_sources(worklist);
     for (size_t i = 0; i < worklist->num_files; i++) {
         jc_template_destroy(&worklist->files[i]->tmpl);
         free(worklist->files[i]->path);

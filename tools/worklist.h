@@ -24,6 +24,7 @@ struct jc_worklist {
     struct jc_prewarm_item *items; // in order, those that are asked for twice once
     struct jc_worklist_place *places; // of each item
     size_t num_items;
+    void *sources; // that lines of the manifest at hand were recorded of, as a tree
     void *known; // keys of what the items ask for, as a tree
     struct jc_manifest *manifests; // for the texts that items point into
     size_t num_manifests;

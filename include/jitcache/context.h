@@ -196,7 +196,9 @@ struct jc_prewarm_item {
     const struct jc_plan *plan;
     const char *const *capabilities; // NULL: those of the params
     size_t num_capabilities;
-    struct jc_prewarm_report report; // filled in; `elapsed_ns` is not
+    // Filled in, but for `elapsed_ns`. A variant that several plans have, such as the generic one,
+    // is done once and counts with the first of them, so that the reports add up to that of all.
+    struct jc_prewarm_report report;
 };
 
 // The same for several plans at once, so that no worker is idle while one plan ends and another

@@ -78,8 +78,9 @@ enum jc_log_level {
 // jc_context_destroy wait for these, and may log what was left: so the function may take no lock
 // that is held while one of the two is called.
 // The function may be called from any thread that is inside the library, never from two places for
-// one event. `line` has no newline at its end and lives until the function returns, which may not
-// call the library: locks are held meanwhile.
+// one event. `line` has no newline at its end, but may have some within: what is to be pasted, such
+// as a line of a manifest, or a compiler's log stands on lines of its own. It lives until the
+// function returns, which may not call the library: locks are held meanwhile.
 struct jc_log {
     void (*write)(void *user, enum jc_log_level level, const char *line);
     void *user;

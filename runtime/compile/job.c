@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "cache/file_limit.h"
 #include "cache/report.h"
 
 #define MAGIC UINT32_C(0x3177636a) // "jcw1"
@@ -101,9 +101,7 @@ static enum jc_result send_packet(int socket, unsigned char packet[static JC_PAC
 // Makes the file that a content travels in. -1 and an errno.
 static int make_content(const struct jc_buffer *content)
 {
-    // A write past this limit would not fail, it would end the engine with SIGXFSZ.
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && content->size > limit.rlim_cur) {
+    if (content->size > jc_file_limit()) {
         errno = EFBIG;
         return -1;
     }

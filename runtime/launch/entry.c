@@ -76,17 +76,32 @@ static bool is_given(const struct jc_kernel *kernel, const char *name)
 static void put_kernel(struct jc_buffer *line, const struct jc_kernel *kernel, const char *file)
 {
     const struct jc_template *tmpl = kernel->tmpl;
-    put_file(line, file ? file : tmpl->file ? tmpl->file : tmpl->base_name);
+    const char *own = kernel->origin.file ? kernel->origin.file : tmpl->file;
+    put_file(line, file ? file : own ? own : tmpl->base_name);
     jc_buffer_print(line, " --arch %s", kernel->device->capability);
     for (size_t i = 0; i < tmpl->num_parameters; i++)
         if (is_given(kernel, tmpl->parameters[i].name))
             put_setting(line, "--param", tmpl->parameters[i].name, kernel->scheme.parameters[i]);
 }
 
+// What a line for a message ends with. A comment is none of its words, wherever it is pasted.
+static void put_end(struct jc_buffer *line, const struct jc_kernel *kernel, const char *file)
+{
+    const struct jc_origin *origin = &kernel->origin;
+    if (file)
+        return;
+    if (origin->folder)
+        jc_entry_option(line, "--template-dir", origin->folder);
+    if (!origin->file)
+        jc_buffer_string(line, " # its source came as text, which JITCACHE_RECORD=FILE writes down"
+                               " with this line");
+}
+
 void jc_entry_generic(const struct jc_kernel *kernel, const char *file, struct jc_buffer *line)
 {
     put_kernel(line, kernel, file);
     jc_buffer_string(line, " --generic");
+    put_end(line, kernel, file);
 }
 
 void jc_entry_warmup(const struct jc_kernel *kernel, const char *file, struct jc_buffer *line)
@@ -94,6 +109,7 @@ void jc_entry_warmup(const struct jc_kernel *kernel, const char *file, struct jc
     put_kernel(line, kernel, file);
     for (size_t i = 0; i < kernel->num_ranges; i++)
         put_setting(line, "--range", kernel->ranges[i].name, kernel->ranges[i].value);
+    put_end(line, kernel, file);
 }
 
 static void put_number(struct jc_buffer *line, const char *name, int64_t number)
@@ -126,17 +142,17 @@ void jc_entry_call(const struct jc_kernel *kernel, const char *file, const int64
         else if (read < scheme->num_reads)
             put_number(line, argument->name, values[read]);
     }
+    put_end(line, kernel, file);
 }
 
 bool jc_entry_covers(const struct jc_kernel *kernel, const struct jc_specialization *wanted)
 {
-    const int64_t aligned = INT64_C(1) << 32; // as much as any facet asks for
     for (size_t i = 0; i < kernel->tmpl->num_arguments; i++) {
         const struct jc_argument *argument = &kernel->tmpl->arguments[i];
         const struct jc_facet *facet = &wanted->facets[i];
         if (argument->type.type_class != JC_CLASS_POINTER)
             continue;
-        struct jc_facet planned = jc_argument_facet(argument, aligned, false);
+        struct jc_facet planned = jc_argument_planned_facet(argument);
         bool is_planned = facet->kind == planned.kind && facet->n == planned.n;
         if (!is_planned && (!argument->align_either || facet->kind == JC_FACET_NULL))
             return false;

@@ -8,7 +8,8 @@
 #include "runtime/compile/buffer.h"
 
 // The template, architecture and parameters, then `--generic`: the generic variant alone. `file` is
-// the template's for the line; NULL: as it was given, or its base name where it has none.
+// the template's for the line. NULL: that of the kernel's origin, with the folder of its includes;
+// where it has none a comment ends the line, which says how one gets the source into a file.
 void jc_entry_generic(const struct jc_kernel *kernel, const char *file, struct jc_buffer *line);
 
 // The same with the kernel's ranges and bound numbers: what jc_kernel_warmup covers.

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <jitcache/cache.h>
 
+#include "cache/file_limit.h"
 #include "cache/report.h"
 #include "runtime/compile/buffer.h"
 #include "runtime/template/description.h"
@@ -46,13 +46,10 @@ static int open_temporary(const char *folder, struct jc_buffer *path)
     return fd;
 }
 
-// False with errno. A write past the process's limit would not fail, it would end the engine with
-// SIGXFSZ.
+// False with errno.
 static bool write_all(int fd, const char *text, size_t size)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
-        && size > limit.rlim_cur) {
+    if (size > jc_file_limit()) {
         errno = EFBIG;
         return false;
     }
@@ -81,13 +78,43 @@ static bool publish(int fd, bool is_written, const char *temporary, const char *
     return false;
 }
 
-static enum jc_result write_file(const char *folder, const char *name, const char *text,
-                                 size_t size, struct jc_error *error)
+static bool has_bytes(int fd, const char *text, size_t size)
+{
+    struct stat status;
+    char block[4096];
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || (size_t) status.st_size != size)
+        return false;
+    for (size_t done = 0; done < size;) {
+        ssize_t count = read(fd, block, sizeof(block));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0 || (size_t) count > size - done
+            || memcmp(block, text + done, (size_t) count) != 0)
+            return false;
+        done += (size_t) count;
+    }
+    return true;
+}
+
+// Whether a file is there and has this text. Its name alone says nothing: an editor may have had
+// it, or a disk lost it.
+static bool is_there(const char *path, const char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool same = has_bytes(fd, text, size);
+    close(fd);
+    return same;
+}
+
+static enum jc_result keep_file(const char *folder, const char *name, const char *text,
+                                size_t size, struct jc_error *error)
 {
     struct jc_buffer temporary = {0};
     char *path = join(folder, "/", name);
     enum jc_result result = path ? JC_OK : jc_fail_memory(error);
-    if (path) {
+    if (path && !is_there(path, text, size)) {
         int fd = open_temporary(folder, &temporary);
         if (fd < 0 || !publish(fd, write_all(fd, text, size), temporary.data, path))
             result = jc_fail(error, JC_ERROR_IO, "%s: a generated source cannot be written: %s",
@@ -200,26 +227,23 @@ static enum jc_result keep_yaml(const struct generated *generated, struct jc_err
     jc_buffer_string(&name, ".yaml");
     enum jc_result result =
         name.failed ? jc_fail_memory(error)
-                    : write_file(generated->folder, name.data, generated->yaml,
-                                 strlen(generated->yaml), error);
+                    : keep_file(generated->folder, name.data, generated->yaml,
+                                strlen(generated->yaml), error);
     jc_buffer_finish(&name);
     return result;
 }
 
-// The source comes last: where it is, all is.
 static enum jc_result keep(const struct generated *generated, struct jc_error *error)
 {
     const struct jc_template *tmpl = generated->tmpl;
-    if (access(generated->path, F_OK) == 0)
-        return JC_OK;
     enum jc_result result = make_folder(generated->all, error);
     if (result == JC_OK)
         result = make_folder(generated->folder, error);
     if (result == JC_OK && generated->yaml)
         result = keep_yaml(generated, error);
     if (result == JC_OK)
-        result = write_file(generated->folder, tmpl->base_name, tmpl->source, tmpl->source_size,
-                            error);
+        result = keep_file(generated->folder, tmpl->base_name, tmpl->source, tmpl->source_size,
+                           error);
     return result;
 }
 
@@ -232,11 +256,8 @@ enum jc_result jc_generated_keep(const char *manifest, const struct jc_template 
     if (result == JC_OK)
         result = keep(&generated, error);
     if (result == JC_OK) {
-        const char *slash = strrchr(manifest, '/');
-        size_t folder = slash ? (size_t) (slash + 1 - manifest) : 0;
-        *file = strdup(generated.path + folder);
-        if (!*file)
-            result = jc_fail_memory(error);
+        *file = generated.path;
+        generated.path = NULL;
     }
     generated_finish(&generated);
     return result;

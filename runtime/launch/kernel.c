@@ -500,6 +500,7 @@ static enum jc_result check_params(const struct jc_kernel_params *params, struct
 static void announce(struct jc_kernel *kernel)
 {
     struct jc_buffer line = {0};
+    jc_recorder_locate(kernel->device->context->recorder, kernel, &kernel->origin);
     if (kernel->counts.sealed_loads + kernel->counts.sealed_compiles > 0) {
         jc_entry_generic(kernel, NULL, &line);
         jc_kernel_tell_sealed(kernel, "jc_kernel_create", &line);
@@ -568,6 +569,7 @@ void jc_kernel_destroy(struct jc_kernel **out)
     if (kernel->is_counted)
         atomic_fetch_sub_explicit(&context->num_kernels, 1, memory_order_relaxed);
     jc_source_finish(&kernel->source);
+    jc_origin_finish(&kernel->origin);
     jc_storm_finish(&kernel->storm);
     jc_table_finish(&kernel->table);
     while (kernel->variants) {

@@ -8,6 +8,7 @@
 
 #include <jitcache/kernel.h>
 
+#include "origin.h"
 #include "scheme.h"
 #include "shape.h"
 #include "storm.h"
@@ -46,6 +47,7 @@ struct jc_kernel {
     size_t num_parameters, num_ranges;
 
     struct jc_source source;
+    struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
     bool is_counted; // among its context's
     bool leaving;    // it is about to be destroyed; guarded by the generations' mutex

@@ -5,14 +5,15 @@
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <jitcache/cache.h>
 
 #include "cache/clock.h"
+#include "cache/file_limit.h"
 #include "cache/report.h"
+#include "origin.h"
 
 #define LOCK_WAIT_NS UINT64_C(2000000000)
 #define LOCK_PAUSE_NS UINT64_C(1000000)
@@ -92,120 +93,9 @@ static enum jc_result check_first_line(const struct jc_ledger *ledger, const cha
     return refuse_other(ledger, error);
 }
 
-// --- writing -------------------------------------------------------------------------------------
+// --- the lock ------------------------------------------------------------------------------------
 
-// The size of the file. A write past the process's limit would not fail, it would end the engine
-// with SIGXFSZ: then there is an errno instead, as where a file would get too large to be read.
-static enum jc_result make_room(const struct jc_ledger *ledger, size_t more, size_t *size,
-                                struct jc_error *error)
-{
-    struct stat status;
-    struct rlimit limit;
-    if (fstat(ledger->fd, &status) != 0)
-        return jc_fail(error, JC_ERROR_IO, "%s: %s", ledger->path, strerror(errno));
-    *size = (size_t) status.st_size;
-    if (*size + more > JC_LEDGER_MAX_BYTES)
-        return jc_fail(error, JC_ERROR_IO, "%s: a manifest has at most %zu MiB; record into"
-                       " another file", ledger->path, JC_LEDGER_MAX_BYTES >> 20);
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
-        && *size + more > limit.rlim_cur)
-        return jc_fail(error, JC_ERROR_IO, "%s: %s; see ulimit -f", ledger->path,
-                       strerror(EFBIG));
-    return JC_OK;
-}
-
-// All at once, or it is a failure: what came to stand between two parts could be another's.
-static enum jc_result write_whole(const struct jc_ledger *ledger, const char *text, size_t size,
-                                  struct jc_error *error)
-{
-    ssize_t count;
-    do {
-        count = write(ledger->fd, text, size);
-    } while (count < 0 && errno == EINTR);
-    if (count == (ssize_t) size)
-        return JC_OK;
-    return jc_fail(error, JC_ERROR_IO, "%s: cannot be written: %s", ledger->path,
-                   count < 0 ? strerror(errno) : "only a part of a line had room");
-}
-
-// Puts the first byte of a line in its place, where the line is as it was written. The descriptor
-// appends; for this one byte it does not.
-static bool uncover(const struct jc_ledger *ledger, const struct jc_buffer *written, char first)
-{
-    char *copy = malloc(written->size);
-    int flags = fcntl(ledger->fd, F_GETFL);
-    off_t end = lseek(ledger->fd, 0, SEEK_CUR);
-    off_t start = end - (off_t) written->size;
-    bool done = copy && flags >= 0 && start > 0
-        && pread(ledger->fd, copy, written->size, start) == (ssize_t) written->size
-        && memcmp(copy, written->data, written->size) == 0
-        && fcntl(ledger->fd, F_SETFL, flags & ~O_APPEND) == 0;
-    free(copy);
-    if (!done)
-        return false;
-    off_t at = start + (strchr(written->data, '#') - written->data);
-    done = pwrite(ledger->fd, &first, 1, at) == 1;
-    return fcntl(ledger->fd, F_SETFL, flags) == 0 && done;
-}
-
-// One that was deleted, or that another took the place of, would be written for nobody.
-static enum jc_result check_place(const struct jc_ledger *ledger, struct jc_error *error)
-{
-    struct stat opened, there;
-    if (fstat(ledger->fd, &opened) == 0 && stat(ledger->path, &there) == 0
-        && opened.st_dev == there.st_dev && opened.st_ino == there.st_ino)
-        return JC_OK;
-    return jc_fail(error, JC_ERROR_IO, "%s: was deleted, or another file is in its place",
-                   ledger->path);
-}
-
-static bool ends_in_newline(const struct jc_ledger *ledger, size_t size)
-{
-    char last = '\0';
-    return pread(ledger->fd, &last, 1, (off_t) size - 1) == 1 && last == '\n';
-}
-
-enum jc_result jc_ledger_append(const struct jc_ledger *ledger, const struct jc_buffer *line,
-                                struct jc_error *error)
-{
-    size_t size;
-    if (line->size > JC_LEDGER_MAX_LINE_BYTES)
-        return jc_fail(error, JC_ERROR_LIMIT, "%s: a line of %zu bytes, and one has at most %zu"
-                       " KiB", ledger->path, line->size, JC_LEDGER_MAX_LINE_BYTES >> 10);
-    enum jc_result result = check_place(ledger, error);
-    if (result == JC_OK)
-        result = make_room(ledger, line->size + 2, &size, error);
-    if (result != JC_OK)
-        return result;
-    struct jc_buffer text = {0};
-    if (!ends_in_newline(ledger, size))
-        jc_buffer_string(&text, "\n");
-    jc_buffer_string(&text, "#");
-    jc_buffer_append(&text, line->data + 1, line->size - 1);
-    jc_buffer_string(&text, "\n");
-    result = text.failed ? jc_fail_memory(error)
-                         : write_whole(ledger, text.data, text.size, error);
-    if (result == JC_OK && !uncover(ledger, &text, line->data[0]))
-        result = jc_fail(error, JC_ERROR_IO, "%s: what was written to it cannot be found there",
-                         ledger->path);
-    jc_buffer_finish(&text);
-    return result;
-}
-
-// --- opening -------------------------------------------------------------------------------------
-
-static char *make_absolute(const char *file)
-{
-    struct jc_buffer path = {0};
-    char *folder = file[0] == '/' ? NULL : getcwd(NULL, 0);
-    if (file[0] != '/' && !folder)
-        return NULL;
-    jc_buffer_print(&path, "%s%s%s", folder ? folder : "", folder ? "/" : "", file);
-    free(folder);
-    return jc_buffer_take(&path);
-}
-
-// Held while a file is looked at and gets its first line. Whoever holds it may be stopped.
+// Held by who writes to the file. Whoever holds it may be stopped.
 static enum jc_result lock(const struct jc_ledger *ledger, struct jc_error *error)
 {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -229,6 +119,110 @@ static void unlock(const struct jc_ledger *ledger)
     struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
     fcntl(ledger->fd, F_OFD_SETLK, &all);
 }
+
+// --- writing -------------------------------------------------------------------------------------
+
+// The size of the file, to which there is something to be added.
+static enum jc_result make_room(const struct jc_ledger *ledger, size_t more, size_t *size,
+                                struct jc_error *error)
+{
+    struct stat status;
+    if (fstat(ledger->fd, &status) != 0)
+        return jc_fail(error, JC_ERROR_IO, "%s: %s", ledger->path, strerror(errno));
+    *size = (size_t) status.st_size;
+    if (*size + more > JC_LEDGER_MAX_BYTES)
+        return jc_fail(error, JC_ERROR_IO, "%s: a manifest has at most %zu MiB; record into"
+                       " another file", ledger->path, JC_LEDGER_MAX_BYTES >> 20);
+    if (*size + more > jc_file_limit())
+        return jc_fail(error, JC_ERROR_IO, "%s: %s; see ulimit -f", ledger->path,
+                       strerror(EFBIG));
+    return JC_OK;
+}
+
+static enum jc_result write_at(const struct jc_ledger *ledger, const char *text, size_t size,
+                               size_t at, struct jc_error *error)
+{
+    ssize_t count;
+    do {
+        count = pwrite(ledger->fd, text, size, (off_t) at);
+    } while (count < 0 && errno == EINTR);
+    if (count == (ssize_t) size)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_IO, "%s: cannot be written: %s", ledger->path,
+                   count < 0 ? strerror(errno) : "only a part of a line had room");
+}
+
+// Takes back what was written of what could not be written whole. If that fails too, it is a
+// comment.
+static void cut_back(const struct jc_ledger *ledger, size_t size)
+{
+    int cut;
+    do {
+        cut = ftruncate(ledger->fd, (off_t) size);
+    } while (cut != 0 && errno == EINTR);
+}
+
+// One that was deleted, or that another took the place of, would be written for nobody.
+static enum jc_result check_place(const struct jc_ledger *ledger, struct jc_error *error)
+{
+    struct stat opened, there;
+    if (fstat(ledger->fd, &opened) == 0 && stat(ledger->path, &there) == 0
+        && opened.st_dev == there.st_dev && opened.st_ino == there.st_ino)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_IO, "%s: was deleted, or another file is in its place",
+                   ledger->path);
+}
+
+static bool ends_in_newline(const struct jc_ledger *ledger, size_t size)
+{
+    char last = '\0';
+    return pread(ledger->fd, &last, 1, (off_t) size - 1) == 1 && last == '\n';
+}
+
+// The lock is held.
+static enum jc_result append(const struct jc_ledger *ledger, const struct jc_buffer *line,
+                             struct jc_error *error)
+{
+    size_t size;
+    struct jc_buffer text = {0};
+    enum jc_result result = make_room(ledger, sizeof(first_line) + line->size + 2, &size, error);
+    if (result != JC_OK)
+        return result;
+    if (size == 0)
+        jc_buffer_string(&text, first_line); // somebody has emptied it, to keep a copy
+    else if (!ends_in_newline(ledger, size))
+        jc_buffer_string(&text, "\n");
+    size_t covered = size + text.size;
+    jc_buffer_string(&text, "#");
+    jc_buffer_append(&text, line->data + 1, line->size - 1);
+    jc_buffer_string(&text, "\n");
+    result = text.failed ? jc_fail_memory(error)
+                         : write_at(ledger, text.data, text.size, size, error);
+    if (result == JC_OK)
+        result = write_at(ledger, line->data, 1, covered, error);
+    if (result != JC_OK)
+        cut_back(ledger, size);
+    jc_buffer_finish(&text);
+    return result;
+}
+
+enum jc_result jc_ledger_append(const struct jc_ledger *ledger, const struct jc_buffer *line,
+                                struct jc_error *error)
+{
+    if (line->size > JC_LEDGER_MAX_LINE_BYTES)
+        return jc_fail(error, JC_ERROR_LIMIT, "%s: a line of %zu bytes, and one has at most %zu"
+                       " KiB", ledger->path, line->size, JC_LEDGER_MAX_LINE_BYTES >> 10);
+    enum jc_result result = lock(ledger, error);
+    if (result != JC_OK)
+        return result;
+    result = check_place(ledger, error);
+    if (result == JC_OK)
+        result = append(ledger, line, error);
+    unlock(ledger);
+    return result;
+}
+
+// --- opening -------------------------------------------------------------------------------------
 
 static enum jc_result read_all(const struct jc_ledger *ledger, char *text, size_t size,
                                struct jc_error *error)
@@ -260,25 +254,36 @@ static enum jc_result take_lines(struct jc_ledger *ledger, size_t size, struct j
     return result;
 }
 
-// The lock is held. A first line that does not fit is taken back.
+// The lock is held.
 static enum jc_result begin(struct jc_ledger *ledger, struct jc_error *error)
 {
     size_t size;
     enum jc_result result = make_room(ledger, sizeof(first_line), &size, error);
     if (result != JC_OK || size > 0)
         return result != JC_OK ? result : take_lines(ledger, size, error);
-    result = write_whole(ledger, first_line, sizeof(first_line) - 1, error);
-    if (result != JC_OK && ftruncate(ledger->fd, 0) != 0)
-        return jc_fail(error, JC_ERROR_IO, "%s: cannot be written: %s", ledger->path,
-                       strerror(errno));
+    result = write_at(ledger, first_line, sizeof(first_line) - 1, 0, error);
+    if (result != JC_OK)
+        cut_back(ledger, 0);
     return result;
+}
+
+// What is written beside a manifest stands beside the file, not beside a link to it.
+static enum jc_result follow_links(struct jc_ledger *ledger, struct jc_error *error)
+{
+    char *path = realpath(ledger->path, NULL);
+    if (!path)
+        return jc_fail(error, JC_ERROR_IO, "%s: cannot be found any more: %s", ledger->path,
+                       strerror(errno));
+    free(ledger->path);
+    ledger->path = path;
+    return JC_OK;
 }
 
 static enum jc_result open_file(struct jc_ledger *ledger, struct jc_error *error)
 {
     struct stat status;
-    ledger->fd = open(ledger->path,
-                      O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    ledger->fd =
+        open(ledger->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     if (ledger->fd < 0)
         return jc_fail(error, JC_ERROR_IO, "%s: cannot be opened to record into: %s; name a file"
                        " in a folder that this process can write", ledger->path, strerror(errno));
@@ -290,11 +295,13 @@ static enum jc_result open_file(struct jc_ledger *ledger, struct jc_error *error
 
 enum jc_result jc_ledger_open(struct jc_ledger *ledger, const char *file, struct jc_error *error)
 {
-    *ledger = (struct jc_ledger){.path = make_absolute(file), .fd = -1};
+    *ledger = (struct jc_ledger){.path = jc_origin_absolute(file), .fd = -1};
     if (!ledger->path)
         return jc_fail(error, JC_ERROR_IO, "%s: the working folder cannot be found: %s", file,
                        strerror(errno));
     enum jc_result result = open_file(ledger, error);
+    if (result == JC_OK)
+        result = follow_links(ledger, error);
     if (result == JC_OK)
         result = lock(ledger, error);
     if (result == JC_OK) {

@@ -1,10 +1,9 @@
 // The file that is recorded into: a manifest, to which lines are appended, each once.
 //
-// Several processes may write one. A line is appended by one write, as a comment: a # stands in the
-// place of its first byte, which is put there once the whole line is. So whatever ends a process,
-// or a disk that is full, leaves no part of a line behind that would be taken for one. A file that
-// does not end with a newline gets one before the next line, and perhaps a blank line too many,
-// where another process was just writing.
+// Several processes may write one, one at a time: each write is under a lock of the file. A line is
+// first written as a comment, with a # for its first byte, and that byte then. So whoever reads
+// meanwhile, takes no lock and sees half a line, and whoever reads what a process that was killed
+// left, does not take it for a line: `--range n=4` could be the beginning of `--range n=4096`.
 
 #ifndef JC_LEDGER_H
 #define JC_LEDGER_H
@@ -17,7 +16,7 @@
 
 // Zero is a closed one.
 struct jc_ledger {
-    char *path; // absolute; NULL: closed
+    char *path; // absolute, and no link; NULL: closed
     int fd;
     void *lines; // tree of struct jc_key: of the lines that it had, and those written since
 };
@@ -31,7 +30,8 @@ void jc_ledger_close(struct jc_ledger *ledger);
 bool jc_ledger_note(struct jc_ledger *ledger, const char *text, size_t size);
 
 // Writes a line, given without its end and not beginning with '#'. JC_ERROR_IO: not all of it was
-// written, the file would be too large for a reader, or is no longer the one that was opened.
+// written, and the file is as it was; or it would be too large for a reader, is no longer the one
+// that was opened, or was locked for too long. One that is empty by now gets its first line again.
 // JC_ERROR_LIMIT: the line is too long. JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_ledger_append(const struct jc_ledger *ledger, const struct jc_buffer *line,
                                 struct jc_error *error);

@@ -7,7 +7,6 @@
 
 #include "cache/report.h"
 #include "entry.h"
-#include "generated.h"
 #include "ledger.h"
 
 struct jc_recorder {
@@ -18,60 +17,15 @@ struct jc_recorder {
     bool ended; // something could not be written
 };
 
-// Where a template is read again from.
-struct origin {
-    char *file;   // as it stands in the line
-    char *folder; // where its includes start; NULL: in the folder of the file
-};
-
-static void origin_finish(struct origin *origin)
-{
-    free(origin->file);
-    free(origin->folder);
-    *origin = (struct origin){0};
-}
-
 // --- lines ---------------------------------------------------------------------------------------
 
-// Whether any header but the library's own counts: then they are looked for where they were.
-static bool has_headers(const struct jc_closure *closure)
-{
-    for (size_t i = 0; i < closure->num_headers; i++)
-        if (strcmp(closure->headers[i].name, "jitcache.cuh") != 0)
-            return true;
-    return false;
-}
-
-static enum jc_result find_origin(const struct jc_ledger *ledger, const struct jc_kernel *kernel,
-                                  struct origin *origin, struct jc_error *error)
-{
-    const struct jc_template *tmpl = kernel->tmpl;
-    if (tmpl->is_in_file)
-        origin->file = realpath(tmpl->file, NULL);
-    // One whose file is gone is recorded as it was read.
-    enum jc_result result = JC_OK;
-    if (!origin->file) {
-        result = jc_generated_keep(ledger->path, kernel->tmpl, &origin->file, error);
-        if (tmpl->dir && has_headers(&kernel->source.closure))
-            origin->folder = realpath(tmpl->dir, NULL);
-    }
-    const char *texts[] = {origin->file, origin->folder};
-    for (size_t i = 0; i < 2 && result == JC_OK; i++)
-        if (texts[i] && strchr(texts[i], '\n'))
-            result = jc_fail(error, JC_ERROR_LIMIT, "%s: is not recorded: '%s' has a newline in"
-                             " its name, and a line of a manifest cannot", tmpl->name, texts[i]);
-    return result;
-}
-
 static void put_origin(struct jc_buffer *line, const struct jc_template *tmpl,
-                       const struct origin *origin)
+                       const struct jc_origin *origin)
 {
     char digest[JC_KEY_STRING_SIZE];
-    if (tmpl->is_in_file) {
-        struct jc_key key = jc_key_of(tmpl->source, tmpl->source_size);
-        jc_key_format(&key, digest);
-        jc_entry_option(line, "--source", digest);
-    }
+    struct jc_key key = jc_key_of(tmpl->source, tmpl->source_size);
+    jc_key_format(&key, digest);
+    jc_entry_option(line, "--source", digest);
     if (origin->folder)
         jc_entry_option(line, "--template-dir", origin->folder);
 }
@@ -80,15 +34,14 @@ static void put_origin(struct jc_buffer *line, const struct jc_template *tmpl,
 // count as what a plan takes them for.
 static bool is_covered(const struct jc_kernel *kernel, const int64_t *values)
 {
-    const int64_t aligned = INT64_C(1) << 32; // as much as any facet asks for
     const struct jc_template *tmpl = kernel->tmpl;
     const struct jc_scheme *scheme = &kernel->scheme;
     struct jc_facet facets[JC_MAX_ARGUMENTS];
     const struct jc_specialization wanted = {.tmpl = tmpl, .facets = facets};
     for (size_t i = 0; i < tmpl->num_arguments; i++)
-        facets[i] = jc_argument_facet(
-            &tmpl->arguments[i], scheme->known.is_known[i] ? scheme->known.numbers[i] : aligned,
-            false);
+        facets[i] = scheme->known.is_known[i]
+            ? jc_argument_facet(&tmpl->arguments[i], scheme->known.numbers[i], false)
+            : jc_argument_planned_facet(&tmpl->arguments[i]);
     for (size_t i = 0; values && i < scheme->num_reads; i++) {
         size_t slot = scheme->ops[i].read.slot;
         facets[slot] = jc_argument_facet(&tmpl->arguments[slot], values[i], false);
@@ -103,22 +56,24 @@ static enum jc_result make_line(struct jc_ledger *ledger, const struct jc_kernel
                                 enum kind kind, const int64_t *values, struct jc_buffer *line,
                                 struct jc_error *error)
 {
-    struct origin origin = {0};
+    struct jc_origin origin = {0};
     if (kind != GENERIC && !is_covered(kernel, values))
         return jc_fail(error, JC_ERROR_LIMIT, "%s: %s is not recorded: a pointer is null, or less"
                        " aligned than its facets say, which no plan has; jc_kernel_prepare makes"
                        " its variant", kernel->tmpl->name, kind == CALL ? "a call" : "a warm-up");
-    enum jc_result result = find_origin(ledger, kernel, &origin, error);
-    if (result == JC_OK && kind == GENERIC)
-        jc_entry_generic(kernel, origin.file, line);
-    else if (result == JC_OK && kind == WARMUP)
-        jc_entry_warmup(kernel, origin.file, line);
-    else if (result == JC_OK)
-        jc_entry_call(kernel, origin.file, values, line);
-    if (result == JC_OK)
-        put_origin(line, kernel->tmpl, &origin);
-    origin_finish(&origin);
-    return result == JC_OK && line->failed ? jc_fail_memory(error) : result;
+    enum jc_result result = jc_origin_find(&origin, ledger->path, kernel->tmpl,
+                                           &kernel->source.closure, error);
+    if (result != JC_OK)
+        return result;
+    if (kind == GENERIC)
+        jc_entry_generic(kernel, origin.name, line);
+    else if (kind == WARMUP)
+        jc_entry_warmup(kernel, origin.name, line);
+    else
+        jc_entry_call(kernel, origin.name, values, line);
+    put_origin(line, kernel->tmpl, &origin);
+    jc_origin_finish(&origin);
+    return line->failed ? jc_fail_memory(error) : JC_OK;
 }
 
 // The lock is held. True: `error` is to be told.
@@ -152,6 +107,23 @@ static void record(struct jc_recorder *recorder, const struct jc_kernel *kernel,
     if (told)
         jc_log(recorder->log, JC_LOG_WARNING, "%s%s", error.text,
                ended ? "; nothing more is recorded, and what was can be replayed" : "");
+    errno = saved;
+}
+
+void jc_recorder_locate(struct jc_recorder *recorder, const struct jc_kernel *kernel,
+                        struct jc_origin *origin)
+{
+    const struct jc_closure *closure = &kernel->source.closure;
+    int saved = errno;
+    enum jc_result result = JC_ERROR_IO;
+    if (recorder && getpid() == recorder->owner) {
+        pthread_mutex_lock(&recorder->lock);
+        if (!recorder->ended)
+            result = jc_origin_find(origin, recorder->ledger.path, kernel->tmpl, closure, NULL);
+        pthread_mutex_unlock(&recorder->lock);
+    }
+    if (result != JC_OK)
+        jc_origin_find(origin, NULL, kernel->tmpl, closure, NULL);
     errno = saved;
 }
 

@@ -19,6 +19,12 @@ enum jc_result jc_recorder_create(const char *file, const struct jc_log *log,
                                   struct jc_recorder **recorder, struct jc_error *error);
 void jc_recorder_destroy(struct jc_recorder **recorder);
 
+// Finds where messages say that the kernel's template is: as a line of the recorder does, or without
+// one, also where it has ended, where the template was read. What is not found is left empty; what
+// keeps it from being found is told with the first line.
+void jc_recorder_locate(struct jc_recorder *recorder, const struct jc_kernel *kernel,
+                        struct jc_origin *origin);
+
 // Writes a line; see entry.h. The caller waits for the disk. What cannot be written is logged once,
 // and nothing is recorded after it. What no manifest can say, such as a pointer that is null, is
 // logged once for each kernel. A recorder that is NULL records nothing. Threads: safe.

@@ -21,7 +21,6 @@
 static bool correct_pointers(const struct jc_kernel *kernel, const struct jc_specialization *of,
                              struct jc_wanted *wanted)
 {
-    const int64_t aligned = INT64_C(1) << 32; // as much as any facet asks for
     const struct jc_template *tmpl = kernel->tmpl;
     wanted->specialization = (struct jc_specialization){tmpl, of->parameters, wanted->facets};
     for (size_t i = 0; i < tmpl->num_arguments; i++) {
@@ -29,7 +28,7 @@ static bool correct_pointers(const struct jc_kernel *kernel, const struct jc_spe
         wanted->facets[i] = of->facets[i];
         if (argument->type.type_class != JC_CLASS_POINTER || !kernel->scheme.known.is_known[i])
             continue;
-        struct jc_facet first = jc_argument_facet(argument, aligned, false);
+        struct jc_facet first = jc_argument_planned_facet(argument);
         if (of->facets[i].kind != first.kind || of->facets[i].n != first.n)
             return false;
         wanted->facets[i] =

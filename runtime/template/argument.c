@@ -84,3 +84,8 @@ struct jc_facet jc_argument_facet(const struct jc_argument *argument, int64_t va
     }
     return (struct jc_facet){.kind = JC_FACET_NONE};
 }
+
+struct jc_facet jc_argument_planned_facet(const struct jc_argument *argument)
+{
+    return jc_argument_facet(argument, INT64_C(1) << 32, false);
+}

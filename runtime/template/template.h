@@ -146,4 +146,8 @@ unsigned jc_argument_aligns(const struct jc_argument *argument, unsigned *first)
 struct jc_facet jc_argument_facet(const struct jc_argument *argument, int64_t value,
                                   bool ignore_annotation);
 
+// What a plan takes a pointer for, and beside that whatever else it may be where the template says
+// `align: either`: not null, and aligned as much as any facet asks for.
+struct jc_facet jc_argument_planned_facet(const struct jc_argument *argument);
+
 #endif

@@ -28,6 +28,9 @@ WRONG = [
     ("--arch sm_90a", "2: a template's FILE is missing"),
     ("'' --arch sm_90a", "2: the template's FILE is an empty word"),
     ("k.cu k.cu --arch sm_90a", "2: 'k.cu' and 'k.cu': one template to a line"),
+    ("jitcache prewarm k.cu --param n=1 --arch 9.0", "2: leave out `jitcache prewarm`; a line is "
+     "what stands behind it"),
+    ("jitcache k.cu --arch 9.0", "2: 'jitcache' and 'k.cu': one template to a line"),
     ("k.cu --param n=1", "2: no architecture to compile for; add --arch"),
     ("k.cu --arch", "2: --arch needs a value"),
     ("k.cu --arch sm_90a --param # n=1", "2: --param needs a value"),
@@ -216,6 +219,22 @@ class Manifests(harness.Case):
                           f"{kernel} variants=1 sm_90a"])
         self.assertEqual(self.items("list", *arch, cwd=self.folder / "sub")[0],
                          "deep/k.cu variants=1 sm_90a")
+
+    def test_of_a_link_files_are_found_beside_it_and_else_beside_what_it_leads_to(self):
+        for name in ["links", "real"]:
+            (self.folder / name).mkdir()
+        self.write("real/list", FIRST + "both.cu --param n=1 --arch 9.0\n"
+                   "there.cu --param n=2 --arch 9.0 --template-dir inc\n")
+        (self.folder / "real" / "inc").mkdir()
+        for name in ["links/both.cu", "real/both.cu", "real/there.cu"]:
+            self.write(name, PLAIN)
+        os.symlink("../real/list", self.folder / "links" / "list")
+        self.assertEqual(self.items("links/list", cwd=self.folder),
+                         ["links/both.cu variants=1 9.0",
+                          f"{os.path.realpath(self.folder)}/real/there.cu variants=1 9.0"])
+        os.unlink(self.folder / "real" / "there.cu")
+        self.assertIn("links/list:3: links/there.cu: ",
+                      self.complaint("prewarm", "links/list", cwd=self.folder))
 
     def test_line_ends_and_marks_of_other_systems_are_read(self):
         self.write("k.cu", PLAIN)

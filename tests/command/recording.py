@@ -84,7 +84,7 @@ class Recording(harness.Case):
         for line, option in zip(lines[1:], ["n=1:3", "n=40", "n=50", "n=60"]):
             self.assertIn(f" --range {option}", line)
         self.clear()
-        self.assertIn("1 missing", self.run_command("prewarm", self.manifest, "--check",
+        self.assertIn("7 missing", self.run_command("prewarm", self.manifest, "--check",
                                                     status=1).out)
         done = self.json("prewarm", self.manifest)
         self.assertEqual((done["failed"], self.compiles()), (0, 1 + 3 + 3))
@@ -224,6 +224,56 @@ class Recording(harness.Case):
         self.assertIn("3 compiled", done.out)
         self.record("k.cu", "prepare=7", "prepare=8")
         self.assertEqual(len(self.lines()), 6)  # those of the source of now
+
+    def passed_over(self, count, verb, **options):
+        done = self.run_command("prewarm", self.manifest, "--check", remark="warning: ", **options)
+        self.assertEqual(done.err.count("warning: "), 1, done.err)
+        self.assertIn(f"{self.manifest}: {count} of an older {self.folder}/k.cu {verb} passed over;"
+                      " others are of what it is now.", done.err)
+        return done
+
+    def test_lines_of_an_older_file_are_passed_over_where_there_are_those_of_now(self):
+        self.record("k.cu", "prepare=7", "prepare=8")
+        # Their settings would not even fit any more.
+        changed = TEMPLATE.replace("name: n", "name: count").replace("(n)", "(count)").replace(
+            "int n", "int count")
+        self.write("k.cu", changed)
+        self.record("k.cu", "prepare=7")
+        self.assertEqual(len(self.lines()), 5)
+        self.assertIn("k: 2 planned, 2 hits", self.passed_over("3 lines", "are").out)
+        # What is as old as the file was once is for that file.
+        self.write("k.cu", TEMPLATE)
+        self.assertIn("k: 3 planned, 3 hits", self.passed_over("2 lines", "are").out)
+        # Of another file, and without a digest, all counts.
+        text = self.manifest.read_text().splitlines()
+        self.write("other.cu", changed)
+        self.manifest.write_text("\n".join(text[:2] + [text[4].replace("k.cu", "other.cu"), text[5],
+                                                       "k.cu --arch 9.0 --range n=7"]))
+        self.assertIn("3 planned, 3 hits", self.passed_over("1 line", "is").out)
+        # Where none is of now, all of them are done.
+        self.write("k.cu", TEMPLATE + "// once more\n")
+        done = self.run_command("prewarm", self.manifest, status=2)
+        self.assertIn("has changed since this was recorded", done.err)
+        self.assertNotIn("passed over", done.err)
+
+    def test_what_is_recorded_by_a_link_is_replayed_by_it_and_without_it(self):
+        (self.folder / "data").mkdir()
+        (self.folder / "data" / "real").write_text(FIRST)
+        os.symlink("data/real", self.manifest)
+        self.record("-", "prepare=7")
+        for name in ["engine.manifest", "data/real"]:
+            self.assertIn("2 hits", self.run_command("prewarm", self.folder / name, "--check").out)
+
+    def test_what_several_lines_have_counts_once(self):
+        self.record("k.cu", "range=1:2", "warmup", "prepare=2", "prepare=7")
+        self.clear()
+        self.assertEqual(len(self.lines()), 4)
+        done = self.run_command("prewarm", self.manifest, "--check", status=1)
+        self.assertIn("k: 4 planned, 0 hits, 4 missing", done.out)
+        self.assertEqual(done.out.count("  missing: "), 4, done.out)
+        done = self.json("prewarm", self.manifest)
+        self.assertEqual((done["planned"], done["compiled"], done["hits"]), (4, 4, 0))
+        self.assertEqual(self.compiles(), 4)
 
     def test_settings_that_a_changed_template_lacks_are_told_with_why(self):
         self.record("k.cu", "prepare=7")

@@ -124,6 +124,9 @@ class Usage(harness.Case):
                 self.assertIn(part, text)
             for line in text.splitlines():
                 self.assertLessEqual(len(line), 100, line)
+        text = self.run_command("prewarm", "--help").out
+        self.assertIn("\n       jitcache prewarm [OPTION]... MANIFEST...\n", text)
+        self.assertIn("\n  128 + number\n       ended by that signal, so 130 after", text)
         overview = self.run_command("--help").out
         self.assertEqual(overview, self.run_command("help").out)
         for command in COMMANDS:
