@@ -7,7 +7,9 @@
 //              ones again, which show how far two equal things differ: blocks of each alternate
 //   appearing  from an empty cache, policy `generic`, sealed when there is the generic variant
 //              alone: 44 specializations are compiled in the background and loaded at safe points,
-//              which are timed apart. Beside it the same calls when all are there, twice
+//              which are timed apart. Beside it the same calls when all are there, twice. After
+//              each step bare launches of the same functions show what busy compile workers cost
+//              a launch that knows nothing of them
 //   wait       the same calls from an empty cache under policy `wait`: what stalls there are then
 //
 //   bench-tail [--json] [--quick] [PART...]
@@ -368,6 +370,7 @@ struct safe_point {
 
 struct appearing {
     struct spread appear, idle, again; // a block for each run
+    struct spread bare_appear, bare_idle; // and of bare launches in the same moments
     struct safe_point points[MAX_SAFE_POINTS];
     size_t num_points;
     size_t not_ready; // safe points that loaded nothing, or left something
@@ -411,6 +414,8 @@ static size_t run_appearing(struct side *side, struct appearing *appearing)
         double start_us = bench_now_us();
         calls_draw(&sequence, steps, STEP_LAUNCHES);
         run_step(side, steps, own_launches, &appearing->appear);
+        resolve(side, steps);
+        run_step(side, steps, bare_launches, &appearing->bare_appear);
         if (grant(side->tail, appearing))
             variants = variants_of(side->kernel);
         if (start_us - begin_us > RUN_LIMIT_US)
@@ -418,6 +423,7 @@ static size_t run_appearing(struct side *side, struct appearing *appearing)
         pace(start_us);
     }
     spread_end_block(&appearing->appear);
+    spread_end_block(&appearing->bare_appear);
     return number;
 }
 
@@ -433,11 +439,14 @@ static void run_idle(struct side *side, struct appearing *appearing, size_t num_
                                                                       : number % 2;
         calls_draw(&sequences[turn], steps, STEP_LAUNCHES);
         run_step(side, steps, own_launches, spreads[turn]);
+        resolve(side, steps);
+        run_step(side, steps, bare_launches, turn == 0 ? &appearing->bare_idle : NULL);
         grant(side->tail, appearing);
         pace(start_us);
     }
     spread_end_block(&appearing->idle);
     spread_end_block(&appearing->again);
+    spread_end_block(&appearing->bare_idle);
 }
 
 static void add_counts(struct counts *sum, const struct counts *counts)
@@ -495,6 +504,8 @@ static void print_appearing(struct tail *tail, const struct appearing *appearing
     if (!tail->json) {
         print_table("appearing", "while variants appear", &appearing->appear, "all there",
                     &appearing->idle, &appearing->again);
+        spread_print_row("bare, all there", &appearing->bare_idle);
+        spread_print_row("bare, while variants appear", &appearing->bare_appear);
         printf("runs %zu, variants %zu of %zu in the last\n", appearing->runs,
                appearing->variants[appearing->runs - 1], appearing->planned);
         print_counts(tail, &appearing->counts);
@@ -508,6 +519,8 @@ static void print_appearing(struct tail *tail, const struct appearing *appearing
     print_spread("appear", &appearing->appear);
     print_spread("idle", &appearing->idle);
     print_spread("again", &appearing->again);
+    print_spread("bare_appear", &appearing->bare_appear);
+    print_spread("bare_idle", &appearing->bare_idle);
     print_counts(tail, &appearing->counts);
     printf(", \"left\": %zu, \"safe_points\": [", appearing->not_ready);
     print_points(tail, appearing);
@@ -542,6 +555,8 @@ static void appearing(struct tail *tail)
     spread_finish(&appearing.appear);
     spread_finish(&appearing.idle);
     spread_finish(&appearing.again);
+    spread_finish(&appearing.bare_appear);
+    spread_finish(&appearing.bare_idle);
 }
 
 // --- wait ----------------------------------------------------------------------------------------

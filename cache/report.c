@@ -24,7 +24,7 @@ const char *jc_result_string(enum jc_result result)
     case JC_ERROR_UNSUPPORTED: return "not supported";
     case JC_ERROR_DRIVER: return "CUDA driver failed";
     case JC_ERROR_DEVICE_MEMORY: return "out of device memory";
-    case JC_ERROR_NOT_READY: return "variant not ready";
+    case JC_ERROR_NOT_READY: return "not ready";
     }
     return "unknown result";
 }

@@ -47,9 +47,17 @@ struct engine {
     struct jc_error error;
 };
 
-// Everything that takes time. `policy` and `seal` could be JITCACHE_POLICY and JITCACHE_SEAL too.
+// From several threads, one of them the library's.
+static void print_line(void *user, enum jc_log_level level, const char *line)
+{
+    (void) user, (void) level;
+    fprintf(stderr, "jitcache: %s\n", line);
+}
+
+// Everything that takes time. The seal is what JITCACHE_SEAL says, or `log`.
 static bool start(struct engine *engine)
 {
+    static const struct jc_log log = {.write = print_line, .level = JC_LOG_WARNING};
     struct jc_error *error = &engine->error;
     struct jc_warmup_report report;
     CUdevice first;
@@ -58,12 +66,13 @@ static bool start(struct engine *engine)
         || cuCtxSetCurrent(primary) || cuStreamCreate(&engine->stream, CU_STREAM_NON_BLOCKING)
         || cuMemAlloc(&engine->x, 4096 * 256 * sizeof(float)))
         return false;
-    if (jc_context_create(jc_context_params(.policy = JC_POLICY_GENERIC), &engine->context, error)
+    if (jc_context_create(jc_context_params(.policy = JC_POLICY_GENERIC, .log = &log),
+                          &engine->context, error)
         || jc_context_device(engine->context, 0, &engine->device, error)
         || jc_template_create(jc_template_params(.text = source), &engine->tmpl, error)
         || jc_kernel_create(engine->device, engine->tmpl, NULL, &engine->kernel, error)
         || jc_kernel_warmup(engine->kernel, &report, error)
-        || jc_context_seal(engine->context, JC_SEAL_LOG, error))
+        || jc_context_seal(engine->context, JC_SEAL_DEFAULT, error))
         return false;
     printf("warm: %zu variants, %zu of them compiled now\n", report.loaded, report.compiled);
     return true;
@@ -80,9 +89,11 @@ static bool end_step(struct engine *engine, int step)
 {
     struct jc_context *context = engine->context;
     struct jc_safe_point_report report;
-    if (jc_context_pending(context) == jc_context_active(context))
+    if (jc_context_pending(context) <= jc_context_active(context))
         return true;
-    void *streams[] = {engine->stream}; // all that this engine gives work to
+    // All that this engine gives work to. One that is left out would be waited for, if it is busy,
+    // and launches with it.
+    void *streams[] = {engine->stream};
     enum jc_result result =
         jc_context_safe_point(context, engine->device,
                               jc_safe_point_params(.streams = streams, .num_streams = 1,
@@ -91,9 +102,19 @@ static bool end_step(struct engine *engine, int step)
     // Not idle, or more to load than fits into the budget: the next step has a safe point too.
     if (result == JC_ERROR_NOT_READY || result == JC_ERROR_TIMEOUT)
         return true;
-    printf("step %d: %zu loaded, %zu failed; generation %llu serves\n", step, report.loaded,
-           report.failed, (unsigned long long) jc_context_active(context));
+    // What failed, the log has said why: the variant that served those calls goes on to.
+    if (result == JC_OK)
+        printf("step %d: %zu loaded, %zu failed; generation %llu serves\n", step, report.loaded,
+               report.failed, (unsigned long long) jc_context_active(context));
     return result == JC_OK;
+}
+
+// Whether a variant is still on its way. Under the seal `frozen` none is.
+static bool expects_more(const struct engine *engine)
+{
+    struct jc_kernel_info info;
+    jc_kernel_info(engine->kernel, &info);
+    return info.queued > info.upgraded + info.failures;
 }
 
 // A hundred steps of 10 ms, with a token count that is new each time; and, if that takes longer,
@@ -101,7 +122,7 @@ static bool end_step(struct engine *engine, int step)
 static bool serve(struct engine *engine)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    for (int step = 0; step < 100 || jc_context_active(engine->context) == 0; step++) {
+    for (int step = 0; step < 100 || expects_more(engine); step++) {
         if (!launch(engine, 1 + step * 37 % 4096, 256) || !launch(engine, 1 + step * 41 % 4096, 250)
             || cuStreamSynchronize(engine->stream) || !end_step(engine, step))
             return false;

@@ -79,7 +79,7 @@ static enum jc_result make_parts(struct jc_context *context, struct jc_error *er
     return result;
 }
 
-static enum jc_result check_words(const struct jc_context_params *params, struct jc_error *error)
+static enum jc_result check_policies(const struct jc_context_params *params, struct jc_error *error)
 {
     if ((unsigned) params->policy > JC_POLICY_GENERIC)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT,
@@ -92,7 +92,7 @@ static enum jc_result check_words(const struct jc_context_params *params, struct
     return JC_OK;
 }
 
-static void keep_words(struct jc_context *context, const struct jc_context_params *params,
+static void keep_policies(struct jc_context *context, const struct jc_context_params *params,
                        const struct jc_environment *environment)
 {
     context->policy = (enum jc_policy) first_number(params->policy, environment->policy,
@@ -113,7 +113,7 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     enum jc_result result =
         jc_params_copy(&params, sizeof(params), given, "jc_context_params", error);
     if (result == JC_OK)
-        result = check_words(&params, error);
+        result = check_policies(&params, error);
     if (result == JC_OK)
         result = jc_environment_read(&environment, error);
     if (result != JC_OK)
@@ -128,7 +128,7 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
         context->log = *params.log;
     if (environment.has_log)
         context->log.level = environment.log;
-    keep_words(context, &params, &environment);
+    keep_policies(context, &params, &environment);
     result = keep_compiler_params(context, &params, &environment, error);
     if (result == JC_OK)
         result = open_cache(context, &params, &environment, error);

@@ -477,6 +477,37 @@ void jc_fleet_resume(struct jc_fleet *fleet)
     fleet->more = true;
 }
 
+static void give_up_begun(struct jc_fleet *fleet, const void *owner)
+{
+    for (struct jc_begun **link = &fleet->begun; *link;) {
+        struct jc_begun *one = *link;
+        if (one->task.owner != owner) {
+            link = &one->next;
+            continue;
+        }
+        *link = one->next;
+        fleet->under_way--;
+        // Without a compiler it is the one that waits for it, and the next one starts it anew.
+        if (fleet->compiler)
+            jc_mailbox_give_up(&fleet->mailbox, one);
+        else
+            jc_starter_finish(&fleet->starter, NULL, NULL, NULL);
+        begun_destroy(one);
+    }
+}
+
+void jc_fleet_give_up(struct jc_fleet *fleet, const void *owner)
+{
+    give_up_begun(fleet, owner);
+    for (size_t i = fleet->num_asides; i-- > 0;) {
+        if (fleet->asides[i].task.owner != owner)
+            continue;
+        if (fleet->asides[i].followed)
+            jc_lead_leave(leads_of(fleet), fleet->asides[i].followed);
+        fleet->asides[i] = fleet->asides[--fleet->num_asides];
+    }
+}
+
 // What is still under way is given up: nobody waits for it any more.
 static void finish(struct jc_fleet *fleet)
 {

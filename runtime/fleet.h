@@ -90,6 +90,10 @@ void jc_fleet_run(struct jc_fleet *fleet, const struct jc_fleet_params *params);
 // For those who are called: there is something to hand out again.
 void jc_fleet_resume(struct jc_fleet *fleet);
 
+// For `tick`: the tasks of one owner that were handed out are given up, and not told of. The others
+// go on.
+void jc_fleet_give_up(struct jc_fleet *fleet, const void *owner);
+
 // What it does right now, for those who are called; of one that is all zero, nothing.
 struct jc_fleet_state {
     size_t compiling; // by workers of this process, for whomever

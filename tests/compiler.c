@@ -696,6 +696,47 @@ static void what_is_given_up_is_killed_and_the_others_go_on(void **state)
     stop_acting(mark, count);
 }
 
+static void of_one_mailbox_one_job_can_be_given_up(void **state)
+{
+    (void) state;
+    char mark[PATH_MAX], count[PATH_MAX];
+    int marks[4];
+    act("hang@jam", false, mark, count);
+    struct jc_compiler *compiler = create_with((struct jc_compiler_params){.max_workers = 1});
+    // One at work, two that wait.
+    submit(compiler, "// jam\n", &marks[0]);
+    wait_at_work(compiler, 1);
+    submit(compiler, kernel, &marks[1]);
+    submit(compiler, kernel, &marks[2]);
+    jc_mailbox_give_up(&mailbox, &marks[3]); // of which there is none
+    jc_mailbox_give_up(&mailbox, &marks[1]);
+    jc_mailbox_give_up(&mailbox, &marks[0]);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_ptr_equal(answer.user, &marks[2]);
+    assert_int_equal(answer.job.result, JC_OK);
+    jc_job_answer_finish(&answer.job);
+    assert_int_equal(jc_mailbox_take(&mailbox, 0, &answer), JC_ERROR_NOT_FOUND);
+    // And two that have come back and were not taken.
+    submit(compiler, kernel, &marks[1]);
+    submit(compiler, kernel, &marks[2]);
+    struct jc_compiler_state now;
+    do {
+        poll(NULL, 0, 1);
+        jc_compiler_state(compiler, &now);
+    } while (now.at_work + now.waiting > 0);
+    jc_mailbox_give_up(&mailbox, &marks[2]);
+    submit(compiler, kernel, &marks[3]);
+    for (int i = 1; i <= 3; i += 2) {
+        answer = take(compiler);
+        assert_ptr_equal(answer.user, &marks[i]);
+        jc_job_answer_finish(&answer.job);
+    }
+    assert_int_equal(jc_mailbox_take(&mailbox, 0, &answer), JC_ERROR_NOT_FOUND);
+    destroy(&compiler);
+    assert_no_child_is_left();
+    stop_acting(mark, count);
+}
+
 static void a_launch_goes_before_a_warm_up(void **state)
 {
     (void) state;
@@ -1256,6 +1297,7 @@ int main(void)
         cmocka_unit_test(jobs_are_done_by_as_many_workers_as_there_may_be),
         cmocka_unit_test(one_job_is_done_by_one_worker),
         cmocka_unit_test(what_is_given_up_is_killed_and_the_others_go_on),
+        cmocka_unit_test(of_one_mailbox_one_job_can_be_given_up),
         cmocka_unit_test(a_launch_goes_before_a_warm_up),
         cmocka_unit_test(a_launch_does_not_wait_for_a_long_compile),
         cmocka_unit_test(a_job_that_waits_can_be_made_more_urgent),

@@ -66,11 +66,17 @@ static inline void let_compiles_go(void)
     unlink(scratch_path("hold"));
 }
 
-// Waits until so many have begun.
+// Waits until so many have begun, but not for good.
 static inline void await_compiles(size_t count)
 {
-    while (compiles_begun() < count)
+    for (unsigned ms = 0; compiles_begun() < count; ms++) {
+        if (ms == 100000) {
+            fprintf(stderr, "waited in vain for %zu compiles: %zu began\n", count,
+                    compiles_begun());
+            exit(1);
+        }
         usleep(1000);
+    }
 }
 
 // Remembers where the real NVRTC and its builtins are, for the library in front of it.

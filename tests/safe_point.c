@@ -74,11 +74,11 @@ static void close_fixture(struct fixture *fixture)
 }
 
 // Lets calls with the values from 1 on miss, and waits for their variants.
-static void miss(struct fixture *fixture, int count)
+static void miss_all(struct fixture *fixture, int count)
 {
     size_t before = left(device);
     for (int n = 1; n <= count; n++)
-        assert_string_equal(called(fixture->kernel, n), generic);
+        miss(fixture->kernel, n);
     await_left(device, before + (size_t) count);
 }
 
@@ -96,7 +96,7 @@ static void what_is_loaded_serves_once_it_is_activated(void **state)
     (void) state;
     struct fixture fixture;
     open_fixture(&fixture);
-    miss(&fixture, 3);
+    miss_all(&fixture, 3);
     uint64_t newest = jc_context_pending(context), before = loads();
     assert_int_equal(jc_context_active(context), 0);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED)), JC_OK);
@@ -134,7 +134,7 @@ static void one_call_can_do_both(void **state)
     // With nothing there it is a success too.
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .activate = true)), JC_OK);
     assert_int_equal(jc_context_active(context), 0);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     assert_int_equal(jc_context_safe_point(context, device,
                                            jc_safe_point_params(NAMED, .activate = true), NULL,
                                            NULL), JC_OK);
@@ -148,9 +148,9 @@ static void what_belongs_to_a_generation_does_not_change(void **state)
     (void) state;
     struct fixture fixture;
     open_fixture(&fixture);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     assert_int_equal(await_generation(1), 1);
-    called(fixture.kernel, 2);
+    miss(fixture.kernel, 2);
     assert_int_equal(await_generation(2), 2);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .generation = 1)), JC_OK);
     expect(1, 0);
@@ -227,7 +227,7 @@ static void a_variant_that_was_prepared_meanwhile_is_not_there_twice(void **stat
     (void) state;
     struct fixture fixture;
     open_fixture(&fixture);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     void *p = NULL;
     int n = 1;
     void *args[] = {&p, &n};
@@ -246,12 +246,12 @@ static void what_is_not_idle_within_the_budget_is_told_and_nothing_is_loaded(voi
     const uint64_t budget = SECOND / 50;
     struct fixture fixture;
     open_fixture(&fixture);
-    miss(&fixture, 2);
+    miss_all(&fixture, 2);
     uint64_t before = loads();
     sim.set_busy(0, true);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .budget_ns = budget)),
                      JC_ERROR_NOT_READY);
-    SAYS("device 0", "streams[0] is at work", "after 20.", "next safe point");
+    SAYS("device 0", "streams[0] is at work", " ms still", "next safe point");
     expect(0, 2);
     assert_true(report.elapsed_ns >= budget && report.elapsed_ns < budget + 10 * SECOND);
     // Without a budget it is 5 milliseconds.
@@ -274,7 +274,7 @@ static void a_kernel_that_does_not_end_hangs_nothing(void **state)
     int n = 1;
     void *args[] = {&p, &n};
     open_fixture(&fixture);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     sim.set_stream_busy(0, streams[1], true);
     assert_int_equal(sim.cuStreamQuery(streams[0]), 0);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED)), JC_ERROR_NOT_READY);
@@ -326,8 +326,7 @@ static void end(struct visitor *visitor, enum jc_result result)
 
 static void await_blocked(unsigned count)
 {
-    while (sim.num_blocked(0) < count)
-        usleep(1000);
+    await(sim.num_blocked(0) >= count);
 }
 
 static void it_waits_for_streams_and_asks_again_between_loads(void **state)
@@ -336,12 +335,11 @@ static void it_waits_for_streams_and_asks_again_between_loads(void **state)
     struct fixture fixture;
     struct visitor visitor = {.params = {NAMED, .budget_ns = FOREVER}};
     open_fixture(&fixture);
-    miss(&fixture, 3);
+    miss_all(&fixture, 3);
     uint64_t queries = sim.num_calls("cuStreamQuery");
     sim.set_stream_busy(0, streams[1], true);
     begin(&visitor);
-    while (sim.num_calls("cuStreamQuery") < queries + 10)
-        usleep(1000);
+    await(sim.num_calls("cuStreamQuery") >= queries + 10);
     assert_int_equal(left(device), 3);
     sim.set_stream_busy(0, streams[1], false);
     end(&visitor, JC_OK);
@@ -351,7 +349,7 @@ static void it_waits_for_streams_and_asks_again_between_loads(void **state)
     // Both streams before each of three loads; the third time work in the second has failed.
     jc_context_destroy(&context);
     open_fixture(&fixture);
-    miss(&fixture, 3);
+    miss_all(&fixture, 3);
     sim.fail_next("cuStreamQuery", JC_CU_ILLEGAL_ADDRESS, 5);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED)), JC_ERROR_DRIVER);
     SAYS("asking streams[1] of device 0", "(700)", "ran before");
@@ -371,7 +369,7 @@ static void a_capture_is_left_alone(void **state)
     void *args[] = {&p, &n};
     void *const legacy[] = {NULL};
     open_fixture(&fixture);
-    miss(&fixture, 2);
+    miss_all(&fixture, 2);
     assert_int_equal(sim.cuStreamCreate(&other, 1), 0);
     assert_int_equal(sim.cuStreamBeginCapture_v2(streams[1], JC_CU_CAPTURE_GLOBAL), 0);
     assert_int_equal(jc_kernel_launch(fixture.kernel, streams[1], args, &error), JC_OK);
@@ -401,7 +399,7 @@ static void a_thread_needs_no_context_and_is_left_as_it_was(void **state)
     struct fixture fixture;
     CUcontext current;
     open_fixture(&fixture);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     sim.cuCtxSetCurrent(NULL);
     errno = 77;
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .activate = true)), JC_OK);
@@ -425,7 +423,7 @@ static void force_asks_nobody_and_waits_for_all_work(void **state)
     struct fixture fixture;
     struct visitor visitor = {.params = {.force = true}};
     open_fixture(&fixture);
-    miss(&fixture, 3);
+    miss_all(&fixture, 3);
     uint64_t queries = sim.num_calls("cuStreamQuery");
     sim.set_busy(0, true);
     begin(&visitor);
@@ -462,7 +460,7 @@ static void it_never_waits_behind_the_load_of_another_thread(void **state)
     pthread_t thread;
     open_fixture(&fixture);
     struct jc_kernel *other = make_kernel(device, fixture.tmpl);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     assert_int_equal(sim.cuStreamCreate(&unnamed, 0), 0);
     sim.set_stream_busy(0, unnamed, true);
     assert_int_equal(pthread_create(&thread, NULL, prepare, other), 0);
@@ -483,7 +481,7 @@ static void a_budget_bounds_the_loads_that_follow_the_first(void **state)
     (void) state;
     struct fixture fixture;
     open_fixture(&fixture);
-    miss(&fixture, 4);
+    miss_all(&fixture, 4);
     for (size_t i = 0; i < 3; i++) {
         bool force = i == 1;
         assert_int_equal(safe_point(jc_safe_point_params(NAMED, .budget_ns = 1, .force = force)),
@@ -501,6 +499,92 @@ static void a_budget_bounds_the_loads_that_follow_the_first(void **state)
     close_fixture(&fixture);
 }
 
+static void what_the_streams_left_of_the_budget_bounds_the_next_load(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct visitor visitor = {.params = {NAMED, .budget_ns = SECOND}};
+    CUstream unnamed;
+    open_fixture(&fixture);
+    miss_all(&fixture, 2);
+    assert_int_equal(sim.cuStreamCreate(&unnamed, 0), 0);
+    // The first load takes three tenths of the budget, and a stream has work when it has ended.
+    sim.set_stream_busy(0, unnamed, true);
+    uint64_t start_ns = jc_now_ns();
+    begin(&visitor);
+    await_blocked(1);
+    sim.set_stream_busy(0, streams[1], true);
+    await(jc_now_ns() >= start_ns + SECOND / 10 * 3);
+    sim.set_stream_busy(0, unnamed, false);
+    // It is idle when there is still time, but not enough for such a load.
+    await(jc_now_ns() >= start_ns + SECOND / 10 * 8);
+    sim.set_stream_busy(0, streams[1], false);
+    pthread_join(visitor.thread, NULL);
+    assert_true(visitor.result == JC_ERROR_TIMEOUT || visitor.result == JC_ERROR_NOT_READY);
+    assert_int_equal(visitor.report.loaded, 1);
+    assert_int_equal(visitor.report.left, 1);
+    close_fixture(&fixture);
+}
+
+static void asking_many_streams_ends_with_the_budget(void **state)
+{
+    (void) state;
+    enum { COUNT = 1000000 };
+    struct fixture fixture;
+    open_fixture(&fixture);
+    miss_all(&fixture, 1);
+    void **many = malloc(COUNT * sizeof(*many));
+    assert_non_null(many);
+    for (size_t i = 0; i < COUNT; i++)
+        many[i] = streams[0];
+    uint64_t queries = sim.num_calls("cuStreamQuery");
+    assert_int_equal(safe_point(jc_safe_point_params(.streams = many, .num_streams = COUNT,
+                                                     .budget_ns = SECOND / 1000)),
+                     JC_ERROR_NOT_READY);
+    SAYS("device 0", "there was no time to ask more than", "of 1000000 streams");
+    expect(0, 1);
+    // A few are asked whatever the budget is, and each of many a microsecond takes its share of it.
+    assert_in_range(sim.num_calls("cuStreamQuery") - queries, 64, COUNT / 10);
+    assert_int_equal(safe_point(jc_safe_point_params(.streams = many, .num_streams = 64,
+                                                     .budget_ns = 1)), JC_OK);
+    expect(1, 0);
+    free(many);
+    close_fixture(&fixture);
+}
+
+static void *visit_and_be_cancelled(void *user)
+{
+    visit(user);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void a_thread_that_is_cancelled_leaves_its_safe_point(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct visitor visitor = {.params = {NAMED, .budget_ns = FOREVER}};
+    void *end_of_thread;
+    open_fixture(&fixture);
+    miss_all(&fixture, 1);
+    uint64_t queries = sim.num_calls("cuStreamQuery");
+    sim.set_stream_busy(0, streams[0], true);
+    assert_int_equal(pthread_create(&visitor.thread, NULL, visit_and_be_cancelled, &visitor), 0);
+    await(sim.num_calls("cuStreamQuery") > queries);
+    assert_int_equal(pthread_cancel(visitor.thread), 0);
+    sim.set_stream_busy(0, streams[0], false);
+    pthread_join(visitor.thread, &end_of_thread);
+    assert_ptr_equal(end_of_thread, PTHREAD_CANCELED);
+    assert_int_equal(visitor.result, JC_OK);
+    assert_int_equal(visitor.report.loaded, 1);
+    // The next one finds the device free.
+    wish(fixture.kernel, 2, JC_WISH_MAKE);
+    await_left(device, 1);
+    assert_int_equal(safe_point(jc_safe_point_params(NAMED)), JC_OK);
+    expect(1, 0);
+    close_fixture(&fixture);
+}
+
 // --- failures ------------------------------------------------------------------------------------
 
 static void one_that_finds_no_memory_is_told_and_the_others_go_on(void **state)
@@ -509,7 +593,7 @@ static void one_that_finds_no_memory_is_told_and_the_others_go_on(void **state)
     struct fixture fixture;
     int served = 0;
     open_fixture(&fixture);
-    miss(&fixture, 3);
+    miss_all(&fixture, 3);
     sim.fail_next("cuModuleLoadData", JC_CU_OUT_OF_MEMORY, 1);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .activate = true)), JC_OK);
     assert_int_equal(report.loaded, 2);
@@ -534,7 +618,7 @@ static void a_frozen_context_loads_nothing(void **state)
     (void) state;
     struct fixture fixture;
     open_fixture(&fixture);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     uint64_t before = loads();
     assert_int_equal(jc_context_seal(context, JC_SEAL_FROZEN, &error), JC_OK);
     for (int force = 0; force < 2; force++) {
@@ -564,7 +648,7 @@ static void what_cannot_be_meant_is_refused(void **state)
     struct fixture fixture;
     struct jc_context *other = NULL;
     open_fixture(&fixture);
-    miss(&fixture, 1);
+    miss_all(&fixture, 1);
     const struct {
         struct jc_safe_point_params params;
         const char *text;
@@ -648,7 +732,7 @@ static void of_a_kernel_that_goes_nothing_is_left(void **state)
     struct fixture fixture;
     open_fixture(&fixture);
     struct jc_kernel *other = make_kernel(device, fixture.tmpl);
-    miss(&fixture, 2);
+    miss_all(&fixture, 2);
     assert_int_equal(safe_point(jc_safe_point_params(NAMED, .budget_ns = 1)), JC_ERROR_TIMEOUT);
     wish(other, 3, JC_WISH_MAKE);
     await_left(device, 2);
@@ -680,7 +764,7 @@ static void a_kernel_that_goes_waits_for_its_load_at_a_safe_point(void **state)
     struct visitor visitor = {.params = {.force = true}};
     pthread_t thread;
     open_fixture(&fixture);
-    miss(&fixture, 2);
+    miss_all(&fixture, 2);
     atomic_store(&destroyed, false);
     sim.set_busy(0, true);
     begin(&visitor);
@@ -724,6 +808,13 @@ static void *keep_launching(void *user)
     return NULL;
 }
 
+static void grant(void)
+{
+    enum jc_result result = safe_point(jc_safe_point_params(NAMED, .activate = true));
+    if (result != JC_OK && result != JC_ERROR_TIMEOUT && result != JC_ERROR_NOT_READY)
+        fail_msg("%s", error.text);
+}
+
 static void launches_misses_safe_points_and_switches_go_on_at_once(void **state)
 {
     (void) state;
@@ -737,12 +828,7 @@ static void launches_misses_safe_points_and_switches_go_on_at_once(void **state)
         assert_int_equal(pthread_create(&launchers[i].thread, NULL, keep_launching, &launchers[i]),
                          0);
     }
-    while (info_of(fixture.kernel).variants < 1 + VALUES) {
-        enum jc_result result = safe_point(jc_safe_point_params(NAMED, .activate = true));
-        if (result != JC_OK && result != JC_ERROR_TIMEOUT && result != JC_ERROR_NOT_READY)
-            fail_msg("%s", error.text);
-        usleep(1000);
-    }
+    await((grant(), info_of(fixture.kernel).variants == 1 + VALUES));
     atomic_store(&stopped, true);
     for (size_t i = 0; i < LAUNCHERS; i++) {
         pthread_join(launchers[i].thread, NULL);
@@ -779,6 +865,9 @@ int main(void)
         TEST(force_asks_nobody_and_waits_for_all_work),
         TEST(it_never_waits_behind_the_load_of_another_thread),
         TEST(a_budget_bounds_the_loads_that_follow_the_first),
+        TEST(what_the_streams_left_of_the_budget_bounds_the_next_load),
+        TEST(asking_many_streams_ends_with_the_budget),
+        TEST(a_thread_that_is_cancelled_leaves_its_safe_point),
         TEST(one_that_finds_no_memory_is_told_and_the_others_go_on),
         TEST(a_frozen_context_loads_nothing),
         TEST(what_cannot_be_meant_is_refused),

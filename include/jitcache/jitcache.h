@@ -14,7 +14,8 @@
 //
 // Every struct jc_..._params has zero as the default of each field. In C a macro of the same name
 // makes one in place, jc_template_params(.file = "k.cu"); C++ has no such literal: there, zero the
-// struct, fill in what is needed, and pass its address.
+// struct, fill in what is needed, and pass its address. There, too, `struct jc_kernel_info` and
+// `struct jc_kernel_variant` keep the word `struct`: functions have the same names.
 
 #ifndef JITCACHE_JITCACHE_H
 #define JITCACHE_JITCACHE_H

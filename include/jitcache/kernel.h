@@ -6,8 +6,15 @@
 // jc_kernel_warmup, by jc_kernel_prepare, or because a call wants them.
 //
 // After that a launch finds its variant with a few loads: no lock, no allocation, no system call,
-// no clock, nothing written that another thread reads. What a call does whose variant is not loaded
-// is the kernel's policy, see policy.h.
+// no clock, nothing written that another thread reads. That is a hit. What a call does whose
+// variant is not loaded, a miss, is the kernel's policy, see policy.h.
+//
+// A miss that makes nothing itself costs some microseconds: it asks the driver whether the stream
+// is being captured, takes the kernel's lock if that is free, chooses what stands in for the
+// variant, keeps that for calls of the same kind, and leaves word, in memory that it allocates,
+// with a thread in the background. Calls of one kind look the same to facets and to dispatch; later
+// ones are hits. While their own variant is being made, each of them asks the driver once whether
+// the stream is being captured.
 //
 // A call passes `args`, one pointer for each argument that is neither derived nor bound, in the
 // template's order. args[i] points to storage of exactly the declared type: 4 bytes for i32, 8 for
@@ -45,7 +52,9 @@ struct jc_kernel_params {
     const struct jc_setting *ranges; // narrower than the template's: what warmup covers
     size_t num_ranges;
     enum jc_policy policy; // JC_POLICY_DEFAULT: the context's
-    size_t max_variants; // that calls may ask for, beyond what was planned; 0: 16. See policy.h
+    // Sets of facets, and of dispatched parameters, that calls may ask for beyond what was planned;
+    // 0: 16; 256 at most. See policy.h, the storm guard
+    size_t max_variants;
 };
 #ifndef __cplusplus
 #define jc_kernel_params(...) \
@@ -55,12 +64,12 @@ struct jc_kernel_params {
 // Makes a kernel and loads its generic variant, compiling it if the cache has none. The source and
 // its headers are read now: later changes on disk do not matter to this kernel. `tmpl` must outlive
 // it. JC_ERROR_INVALID_ARGUMENT: a name that is not known, a value that is not allowed, a parameter
-// without one, a derived argument bound. JC_ERROR_COMPILE: with the compiler's log; so are
-// told arguments that the kernel does not take as declared. JC_ERROR_TEMPLATE: an include that
-// cannot be followed, or machine code that takes other arguments than are declared.
-// JC_ERROR_LIMIT: a launch shape, or shared memory, that the device does not have.
-// JC_ERROR_DEVICE_MEMORY: no room for the machine code. JC_ERROR_DRIVER: the driver refuses it,
-// such as one too old for this NVRTC. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
+// without one, a derived argument bound, max_variants over 256. JC_ERROR_COMPILE: with the
+// compiler's log; so are told arguments that the kernel does not take as declared.
+// JC_ERROR_TEMPLATE: an include that cannot be followed, or machine code that takes other arguments
+// than are declared. JC_ERROR_LIMIT: a launch shape, or shared memory, that the device does not
+// have. JC_ERROR_DEVICE_MEMORY: no room for the machine code. JC_ERROR_DRIVER: the driver refuses
+// it, such as one too old for this NVRTC. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN, JC_ERROR_IO,
 // JC_ERROR_EXPRESSION, JC_ERROR_OUT_OF_MEMORY. JC_ERROR_NOT_READY: the context is sealed as frozen.
 // `*kernel` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
@@ -69,8 +78,11 @@ JC_API enum jc_result jc_kernel_create(struct jc_device *device, const struct jc
 
 // Accepts NULL content and clears the handle. What it loaded stays with the device until the
 // context is destroyed: CUDA graphs that use it go on, and the same kernel made again finds it.
-// What is being made for it in the background is given up, which takes a tenth of a second at most
-// where something is under way.
+// What is being made for it in the background is given up: no compiler is waited for, and nothing
+// at all where nothing of this kernel is under way. What its calls have left to be logged or
+// recorded still is, which takes as long as the log function or the recording's disk does; and
+// where another thread is loading one of its variants at a safe point, that is waited for: for as
+// long as the device is busy, if it is with `force` or with a stream that was not named.
 // Threads: no other call on this kernel may be running.
 JC_API void jc_kernel_destroy(struct jc_kernel **kernel);
 
@@ -93,8 +105,9 @@ struct jc_warmup_report {
 JC_API enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_report *report,
                                        struct jc_error *error);
 
-// Makes the very variant loaded that these arguments want, whatever the policy: ahead of a capture,
-// say. The errors of jc_kernel_create. Threads: safe.
+// Makes the very variant loaded that these arguments want, whatever the policy, and whether or not
+// it is being made in the background: ahead of a capture, say. Loads, as jc_kernel_warmup does. The
+// errors of jc_kernel_create. Threads: safe.
 JC_API enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
                                         struct jc_error *error);
 
@@ -131,7 +144,8 @@ struct jc_launch {
 
 // Finds the variant for a call, and what to launch it with. `stream` is only asked, on a miss,
 // whether it is being captured.
-// JC_ERROR_NOT_READY: policy `fail` and a miss; the text names what would have covered it.
+// JC_ERROR_NOT_READY: policy or seal `fail`, and a miss; the text says what loads the variant, and
+// has the line that has it compiled ahead.
 // JC_ERROR_EXPRESSION: an expression of the template fails for these arguments, or a derived value
 // does not fit its type. JC_ERROR_LIMIT: a grid, block or shared memory beyond the device's limits,
 // or a negative one. On a failure `*launch` is not to be used.
@@ -147,7 +161,12 @@ JC_API enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, 
 JC_API enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *const *args,
                                        struct jc_error *error);
 
-// All but the first two are counts of events off the hot path.
+// A stand-in is a loaded variant that serves a kind of call in the place of its own: because that
+// was not made yet, could not be made, was left out by the storm guard, or is for pointers that are
+// aligned as planned.
+//
+// All but the first two are counts of events off the hot path, and but for `stand_ins` they only
+// grow.
 struct jc_kernel_info {
     size_t variants;  // loaded, the generic one included
     size_t arguments; // that a call passes: the length of args
@@ -155,12 +174,15 @@ struct jc_kernel_info {
     uint64_t loads;          // into the device; less where another kernel had loaded the same
     uint64_t failures;       // variants that could not be made
     uint64_t out_of_memory;  // of them, for want of device memory
-    uint64_t stand_ins;      // kinds of call that another variant than their own serves
-    uint64_t unaligned;      // of them, because of pointers less aligned than planned
-    uint64_t captured_generic; // launches into a stream being captured for which the kernel has
-                               // no variant of their own yet: the graph keeps what served them
+    uint64_t stand_ins;      // kinds of call that another variant than their own serves now
+    uint64_t unaligned;      // kinds that were served so because of less aligned pointers
+    uint64_t captured_generic; // calls into a stream being captured that a stand-in served: a graph
+                               // keeps what served them. Not those with less aligned pointers, nor
+                               // hits of kinds that have a stand-in for good
     uint64_t load_ns;          // spent loading
-    uint64_t misses;   // calls whose variant was not loaded, under whatever policy
+    uint64_t misses; // times that a call's kind was not known, or was refused: for most kinds once;
+                     // for each call under `fail`, and where the kind cannot be kept: in a capture
+                     // under `wait`, while the kernel's lock is taken, beyond 4096 stand-ins
     uint64_t queued;   // variants to be made in the background, because calls asked for them
     uint64_t upgraded; // of them, those that serve
     uint64_t storms;   // arguments, and dispatched parameters, that the storm guard stopped

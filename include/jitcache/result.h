@@ -50,7 +50,8 @@ enum jc_result {
     JC_ERROR_UNSUPPORTED = 14, // Valid, but not something this version or this toolchain can do.
     JC_ERROR_DRIVER = 15,      // The CUDA driver is missing or too old, or refuses a call.
     JC_ERROR_DEVICE_MEMORY = 16, // The GPU has no memory left for what was to be loaded.
-    JC_ERROR_NOT_READY = 17      // A variant is not loaded, and this call may not make it.
+    JC_ERROR_NOT_READY = 17      // Not now: a variant is not loaded, and this call may not make it;
+                                 // or a stream is not idle, ...: the text says what comes first.
 };
 
 // A short English name for a result, such as "out of memory". Never NULL; the string is static.
@@ -73,6 +74,9 @@ enum jc_log_level {
 };
 
 // Where log lines go. A zeroed struct, or a NULL pointer to one, means nowhere.
+// Some lines come from threads of the library's own, see context.h. jc_kernel_destroy and
+// jc_context_destroy wait for these, and may log what was left: so the function may take no lock
+// that is held while one of the two is called.
 // The function may be called from any thread that is inside the library, never from two places for
 // one event. `line` has no newline at its end, but may have some within: what is to be pasted, such
 // as a line of a manifest, or a compiler's log stands on lines of its own. It lives until the

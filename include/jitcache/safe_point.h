@@ -11,8 +11,17 @@
 //
 // A generation is a number: what became loadable at one moment, one variant or several, for all
 // devices of the context. Numbers grow from 1, and what belongs to one does not change once
-// jc_context_pending has told it. Loading and switching are two steps so that several devices, or
-// several ranks, can all load first and then switch at one step of theirs.
+// jc_context_pending has told it, but for what cannot be loaded and kernels that are destroyed.
+//
+// Loading and switching are two steps so that several devices can all load first and then switch at
+// one step of theirs. A variant is of one device: where calls on two devices miss the same, each
+// device gets its own, if its calls have asked for it; they may come in different generations. So
+// devices run equal variants from a step on only if each had asked by then, and report.failed was 0
+// for each. Look at that before activating.
+//
+// The numbers are a context's own. Ranks in processes of their own have a context each, and cannot
+// compare them. What they can agree on is the step at which each calls jc_context_safe_point for
+// what it has, and the one at which each activates that.
 
 #ifndef JITCACHE_SAFE_POINT_H
 #define JITCACHE_SAFE_POINT_H
@@ -35,12 +44,14 @@ struct jc_safe_point_params {
     size_t size;          // sizeof(struct jc_safe_point_params), or 0
     uint64_t generation;  // up to which to load; 0: the newest
     // CUstream (cudaStream_t), NULL for the legacy default stream: all streams of the device that
-    // work was given to. A load waits for every one that is busy, named or not
+    // work was given to. A load waits for every one that is busy, named or not, for as long as that
+    // is busy, whatever the budget; and launches into the device wait with it
     void *const *streams;
     size_t num_streams;
     uint64_t budget_ns; // how long it may take, waiting for the streams included; 0: 5 milliseconds
     bool force;    // load whether or not streams are idle: it waits for all work, without a bound
-    bool activate; // then jc_context_activate(generation), where one device is all there is
+    bool activate; // then jc_context_activate(generation), where one device is all there is; also
+                   // if some could not be loaded: what served their calls goes on to
 };
 #ifndef __cplusplus
 #define jc_safe_point_params(...) \
@@ -49,7 +60,8 @@ struct jc_safe_point_params {
 
 struct jc_safe_point_report {
     size_t loaded; // variants, by this call
-    size_t failed; // could not be loaded, and will not be tried again; logged and counted
+    size_t failed; // could not be loaded, and will not be tried again; logged and counted. The
+                   // result may be JC_OK all the same
     size_t left;   // of the generations asked for, not loaded yet
     uint64_t elapsed_ns;
     uint64_t longest_load_ns; // of one variant
@@ -63,12 +75,14 @@ struct jc_safe_point_report {
 //
 // JC_OK: of the generations asked for nothing is left to load here; what failed is counted.
 // JC_ERROR_NOT_READY: a stream was not idle within the budget, or is being captured; another thread
-// is at a safe point of this device or loads into it; or the context is sealed as frozen. The text
-// says which. JC_ERROR_TIMEOUT: the budget is used up and something is left: call again at the next
-// safe point. In both cases what was loaded stays loaded, and launches were not held up longer than
-// the budget. JC_ERROR_INVALID_ARGUMENT: NULL; a device of another context; a generation that is
-// not there yet; no stream named, and not `force`. JC_ERROR_DRIVER: a stream is not of this device,
-// or work in it failed. And, with `activate`, the errors of jc_context_activate.
+// is at a safe point of this device or loads into it; or something is left and the context is
+// sealed as frozen. The text says which. JC_ERROR_TIMEOUT: the budget is used up and something is
+// left: call again at the next safe point. In both cases what was loaded stays loaded; and where
+// all streams that have work were named, launches were not held up longer than the budget and one
+// load, the last one begun. JC_ERROR_INVALID_ARGUMENT: NULL; a device of another context; a
+// generation that is not there yet; no stream named, and not `force`. JC_ERROR_DRIVER: a stream is
+// not of this device, or work in it failed; or this is a forked child. And, with `activate`, the
+// errors of jc_context_activate.
 // `report` may be NULL, and is filled in either way. Threads: safe.
 JC_API enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_device *device,
                                             const struct jc_safe_point_params *params,
@@ -77,9 +91,10 @@ JC_API enum jc_result jc_context_safe_point(struct jc_context *context, struct j
 
 // Lets the variants of all generations up to this one serve the calls that want them, on every
 // device of the context, from the next call on. Nothing is compiled or loaded, and no launch waits.
-// One that is active already is a success. JC_ERROR_INVALID_ARGUMENT: NULL; a generation that is
-// not there yet. JC_ERROR_NOT_READY: a device has not loaded all of it; the text names the device;
-// nothing was switched. JC_ERROR_OUT_OF_MEMORY: what could not be switched can be once more.
+// One that is active already is a success, and 0 is. JC_ERROR_INVALID_ARGUMENT: NULL; a generation
+// that is not there yet. JC_ERROR_NOT_READY: a device has not loaded all of it, and the text names
+// the device; or this is a forked child of the process that has; nothing was switched.
+// JC_ERROR_OUT_OF_MEMORY: what could not be switched can be once more.
 // Threads: safe.
 JC_API enum jc_result jc_context_activate(struct jc_context *context, uint64_t generation,
                                           struct jc_error *error);

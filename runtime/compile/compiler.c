@@ -315,13 +315,34 @@ void jc_mailbox_finish(struct jc_mailbox *mailbox)
         return;
     if (mailbox->outstanding > 0) {
         pthread_mutex_lock(&compiler->mutex);
-        jc_pool_give_up(compiler, mailbox);
+        jc_pool_give_up(compiler, mailbox, NULL);
         while (mailbox->first)
             jc_compile_destroy(take_first(mailbox));
         pthread_mutex_unlock(&compiler->mutex);
     }
     pthread_cond_destroy(&mailbox->arrived);
     *mailbox = (struct jc_mailbox){0};
+}
+
+void jc_mailbox_give_up(struct jc_mailbox *mailbox, const void *user)
+{
+    struct jc_compiler *compiler = mailbox->compiler;
+    pthread_mutex_lock(&compiler->mutex);
+    mailbox->outstanding -= jc_pool_give_up(compiler, mailbox, &user);
+    for (struct jc_compile **link = &mailbox->first; *link;) {
+        struct jc_compile *job = *link;
+        if (job->user != user) {
+            link = &job->next;
+            continue;
+        }
+        *link = job->next;
+        mailbox->outstanding--;
+        jc_compile_destroy(job);
+    }
+    mailbox->last = &mailbox->first;
+    while (*mailbox->last)
+        mailbox->last = &(*mailbox->last)->next;
+    pthread_mutex_unlock(&compiler->mutex);
 }
 
 static enum jc_result make_job(const struct jc_request *request, void *user,

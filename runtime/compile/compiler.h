@@ -88,6 +88,9 @@ void jc_mailbox_init(struct jc_mailbox *mailbox, struct jc_compiler *compiler);
 // killed. Accepts one that is all zero, or finished already.
 void jc_mailbox_finish(struct jc_mailbox *mailbox);
 
+// The same for the jobs of one `user`, none of which comes back.
+void jc_mailbox_give_up(struct jc_mailbox *mailbox, const void *user);
+
 struct jc_request {
     const struct jc_job *job; // copied
     enum jc_priority priority;

@@ -840,17 +840,21 @@ void jc_pool_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbo
 
 // --- ends ----------------------------------------------------------------------------------------
 
-void jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox)
+size_t jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                       const void *const *user)
 {
+    size_t count = 0;
     for (unsigned i = 0; i < JC_NUM_PRIORITIES; i++)
-        jc_queue_forget(&compiler->queues[i], mailbox);
+        count += jc_queue_forget(&compiler->queues[i], mailbox, user);
     for (struct jc_worker *worker = compiler->workers; worker; worker = worker->next) {
-        if (!worker->job || worker->job->mailbox != mailbox)
+        if (!worker->job || !jc_compile_is_of(worker->job, mailbox, user))
             continue;
+        count++;
         worker->job->mailbox = NULL;
         if (worker->state == JC_WORKER_BUSY)
             end_because(compiler, worker, "was given up");
     }
+    return count;
 }
 
 void jc_pool_end(struct jc_compiler *compiler)

@@ -111,8 +111,10 @@ void jc_pool_end(struct jc_compiler *compiler);
 
 // And these by whoever owns a mailbox.
 
-// Ends the workers that are busy for it, and forgets what waits for it.
-void jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox);
+// Ends the workers that are busy for it, and forgets what waits for it: of all users, or, unless it
+// is NULL, of the one that `user` points to. How many jobs that were.
+size_t jc_pool_give_up(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,
+                       const void *const *user);
 
 // Makes a job of its that urgent, wherever it is; called by whoever follows it.
 void jc_pool_raise(struct jc_compiler *compiler, const struct jc_mailbox *mailbox,

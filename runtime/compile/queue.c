@@ -50,15 +50,24 @@ struct jc_compile *jc_queue_take(struct jc_queue *queue, const struct jc_mailbox
     return NULL;
 }
 
-void jc_queue_forget(struct jc_queue *queue, const struct jc_mailbox *mailbox)
+bool jc_compile_is_of(const struct jc_compile *compile, const struct jc_mailbox *mailbox,
+                      const void *const *user)
 {
+    return compile->mailbox == mailbox && (!user || compile->user == *user);
+}
+
+size_t jc_queue_forget(struct jc_queue *queue, const struct jc_mailbox *mailbox,
+                       const void *const *user)
+{
+    size_t before = queue->size;
     struct jc_compile **link = &queue->first;
     while (*link) {
-        if ((*link)->mailbox == mailbox)
+        if (jc_compile_is_of(*link, mailbox, user))
             jc_compile_destroy(take(queue, link));
         else
             link = &(*link)->next;
     }
+    return before - queue->size;
 }
 
 void jc_compile_deliver(struct jc_compile *compile)

@@ -38,8 +38,14 @@ struct jc_compile *jc_queue_pop(struct jc_queue *queue); // there is one
 struct jc_compile *jc_queue_take(struct jc_queue *queue, const struct jc_mailbox *mailbox,
                                  const void *user);
 
-// Destroys all of a mailbox.
-void jc_queue_forget(struct jc_queue *queue, const struct jc_mailbox *mailbox);
+// Destroys all of a mailbox, or, unless it is NULL, of the user of it that `user` points to. How
+// many that were.
+size_t jc_queue_forget(struct jc_queue *queue, const struct jc_mailbox *mailbox,
+                       const void *const *user);
+
+// Whether it is one of those.
+bool jc_compile_is_of(const struct jc_compile *compile, const struct jc_mailbox *mailbox,
+                      const void *const *user);
 
 // Hands a job, with its answer, to whoever waits for it; one that nobody waits for is gone.
 void jc_compile_deliver(struct jc_compile *compile);

@@ -2,19 +2,20 @@
 //
 // A launch that misses leaves a wish here, without a lock, and goes on. A thread of the backlog's
 // own logs, records, and brings the variants that are to be made, by a fleet in the background.
-// What has been brought forms generations, waits in memory for a safe point to load it into its
-// device, and then for the activation that lets calls have it.
+// What it has brought is in the generations, see generation.h.
 //
 // The thread is started before the first wish can come: with a kernel whose policy is `generic`,
-// with the seal, or with the first kernel of a context that records. It has signals blocked and the
-// whole process's cores, not only those that a launching thread is bound to.
-//
-//   pushed -> wanted -> under way -> obtained (in a generation) -> loaded -> active: gone from here
+// with the seal, or with the first kernel of a context that records. It has signals blocked, and
+// the cores of the process's main thread: those that an operator has given to the process, rather
+// than those that a launching thread is bound to.
 
 #ifndef JC_BACKLOG_H
 #define JC_BACKLOG_H
 
-#include "kernel.h"
+#include <semaphore.h>
+
+#include "generation.h"
+#include "runtime/fleet.h"
 
 // Why a wish is there.
 enum {
@@ -33,21 +34,47 @@ struct jc_wish {
     const int64_t *values; // of the call: one for each read of the kernel's scheme, in their order
 };
 
-// NULL without memory. `call` may be NULL where none is needed.
+// NULL without memory.
 struct jc_wish *jc_wish_create(struct jc_kernel *kernel, unsigned reasons,
                                const struct jc_specialization *of, const struct jc_call *call);
 
-struct jc_backlog;
+struct jc_backlog {
+    struct jc_context *context;
+    struct jc_generations generations;
+    // Constant once the thread runs.
+    uint64_t retry_ns;    // until a variant is tried again that something kept from being made
+    uint64_t patience_ns; // how long variants wait for the engine before that is told
+
+    // Wishes, the newest first. Pushed with release, taken all at once with acquire order.
+    _Atomic(struct jc_wish *) pushed;
+    sem_t posted; // the thread has something to look at
+    // The process that has the thread; 0: none has. Written with release order, under the mutex.
+    _Atomic(pid_t) process;
+    pthread_t thread;
+    // The thread's.
+    struct jc_fleet fleet;
+    bool reminded; // of what waits for the engine, which is told once
+
+    pthread_mutex_t mutex; // held for moments; guards what follows
+    pthread_cond_t looked; // the thread has let go of a wish
+    bool stopping;
+    struct jc_wish *first, **end;  // taken from those pushed, in the order in which they came
+    const struct jc_kernel *asker; // of the wish that the thread looks at; NULL: it looks at none
+};
 
 // JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_backlog_create(struct jc_context *context, struct jc_backlog **backlog,
                                  struct jc_error *error);
 // Ends the thread. By then all kernels are destroyed. In a forked child, where the thread is not,
-// it frees what it can.
+// what it may have had in its hands is left alone.
 void jc_backlog_destroy(struct jc_backlog **backlog);
 
-// Starts the thread, unless it runs. JC_ERROR_IO: no thread is to be had. Threads: safe.
+// Starts the thread, unless it runs. JC_ERROR_IO: no thread is to be had, or the process that has
+// it is this one's parent. Threads: safe.
 enum jc_result jc_backlog_start(struct jc_backlog *backlog, struct jc_error *error);
+
+// Whether this process has the thread. Where its parent has, locks may be held for good.
+bool jc_backlog_is_ours(const struct jc_backlog *backlog);
 
 // Lets the thread look again at what is wanted: after the seal was lifted, which it may have waited
 // for. Threads: safe; takes no lock.
@@ -57,50 +84,10 @@ void jc_backlog_wake(struct jc_backlog *backlog);
 // Threads: safe.
 void jc_backlog_push(struct jc_backlog *backlog, struct jc_wish *wish);
 
-// Gives up everything of a kernel that is about to be destroyed, but what was asked to be logged or
-// recorded, and waits until nothing of it is left here: a tenth of a second where something is
-// under way, or until a load at a safe point has ended. Threads: safe.
+// Gives up everything of a kernel that is about to be destroyed, and leaves nothing of it here.
+// What was asked to be logged or recorded is, on the calling thread. It waits where there is
+// something to wait for: a tenth of a second if a variant of the kernel's is under way, for a load
+// at a safe point, or for a line that the thread is about to log or record for it. Threads: safe.
 void jc_backlog_forget(struct jc_backlog *backlog, struct jc_kernel *kernel);
-
-// --- generations, for safe_point.c
-
-uint64_t jc_backlog_pending(const struct jc_backlog *backlog);
-uint64_t jc_backlog_active(const struct jc_backlog *backlog);
-
-// One variant on its way.
-struct jc_upgrade {
-    struct jc_upgrade *next;
-    struct jc_kernel *kernel;
-    struct jc_variant *variant;
-    struct jc_obtained obtained; // from `obtained` on, until it is loaded
-    uint64_t generation;         // 0: in none yet
-    enum jc_upgrade_state {
-        JC_UPGRADE_WANTED,
-        JC_UPGRADE_UNDER_WAY, // the thread's
-        JC_UPGRADE_OBTAINED,
-        JC_UPGRADE_LOADING, // of a thread that is at a safe point
-        JC_UPGRADE_LOADED
-    } state;
-};
-
-// Only one thread is at a safe point of a device. False: another one is.
-bool jc_backlog_enter(struct jc_backlog *backlog, struct jc_device *device);
-void jc_backlog_leave(struct jc_backlog *backlog, struct jc_device *device);
-
-// The next variant of the device that is to be loaded, of generations up to that one: the caller's,
-// until it says what became of it. NULL: nothing is left.
-struct jc_upgrade *jc_backlog_take(struct jc_backlog *backlog, const struct jc_device *device,
-                                   uint64_t generation);
-// One that was not loaded, `result` being why, is gone.
-void jc_backlog_settle(struct jc_backlog *backlog, struct jc_upgrade *upgrade,
-                       enum jc_result result);
-
-// How many are left to load into a device, of generations up to that one.
-size_t jc_backlog_left(struct jc_backlog *backlog, const struct jc_device *device,
-                       uint64_t generation);
-
-// Switches; the errors of jc_context_activate, whose arguments were checked for NULL.
-enum jc_result jc_backlog_activate(struct jc_backlog *backlog, uint64_t generation,
-                                   struct jc_error *error);
 
 #endif

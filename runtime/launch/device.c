@@ -13,6 +13,9 @@
 
 #define FIRST_SLOTS 16
 
+// So many streams are asked between two looks at the clock.
+#define ASKED_AT_ONCE 64
+
 // --- what a device is ----------------------------------------------------------------------------
 
 // One attribute and where it goes, an int of four bytes in each case.
@@ -577,7 +580,7 @@ static enum jc_result ask_stream(const struct jc_device *device, CUstream stream
 }
 
 static enum jc_result ask_streams(const struct jc_device *device, void *const *streams,
-                                  size_t num_streams, struct jc_error *error)
+                                  size_t num_streams, uint64_t until_ns, struct jc_error *error)
 {
     struct scope scope;
     int status = enter(device, &scope);
@@ -587,14 +590,19 @@ static enum jc_result ask_streams(const struct jc_device *device, void *const *s
         return JC_ERROR_DRIVER;
     }
     enum jc_result result = JC_OK;
-    for (size_t i = 0; i < num_streams && result == JC_OK; i++)
-        result = ask_stream(device, streams[i], i, error);
+    for (size_t i = 0; i < num_streams && result == JC_OK; i++) {
+        if (i > 0 && i % ASKED_AT_ONCE == 0 && jc_now_ns() >= until_ns)
+            result = jc_fail(error, JC_ERROR_TIMEOUT, "device %d: there was no time to ask more"
+                             " than %zu of %zu streams", device->info.ordinal, i, num_streams);
+        else
+            result = ask_stream(device, streams[i], i, error);
+    }
     leave(&scope);
     return result;
 }
 
 enum jc_result jc_device_ask(struct jc_device *device, void *const *streams, size_t num_streams,
-                             struct jc_error *error)
+                             uint64_t until_ns, struct jc_error *error)
 {
     enum jc_result result = jc_driver_check_process(device->driver, error);
     if (result != JC_OK)
@@ -604,7 +612,7 @@ enum jc_result jc_device_ask(struct jc_device *device, void *const *streams, siz
         return jc_fail(error, JC_ERROR_TIMEOUT, "device %d: another thread loads into it",
                        device->info.ordinal);
     pthread_mutex_unlock(&device->lock);
-    return ask_streams(device, streams, num_streams, error);
+    return ask_streams(device, streams, num_streams, until_ns, error);
 }
 
 // --- launches ------------------------------------------------------------------------------------

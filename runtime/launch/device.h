@@ -43,7 +43,7 @@ struct jc_device {
     struct jc_module *modules, **slots; // all of them, and by key; the newest first in both
     size_t num_modules, num_slots;
 
-    bool at_safe_point; // a thread is, with this device; guarded by the backlog's mutex
+    bool at_safe_point; // a thread is, with this device; guarded by the generations' mutex
 };
 
 // What a variant is, and what its launches may ask for.
@@ -88,12 +88,13 @@ enum jc_result jc_device_is_capturing(const struct jc_device *device, CUstream s
 bool jc_device_captures(const struct jc_device *device, CUstream stream);
 
 // Whether a load would wait for nothing, as far as these streams, NULL for the legacy default one,
-// can tell. The thread's current context and capture mode are as before afterwards.
-// JC_ERROR_TIMEOUT: a stream is at work, or another thread loads into the device: ask again.
+// can tell. Of many, those that the time until `until_ns` is not enough for are not asked. The
+// thread's current context and capture mode are as before afterwards.
+// JC_ERROR_TIMEOUT: a stream is at work, or was not asked, or another thread loads into the device.
 // JC_ERROR_NOT_READY: a stream is being captured. The text says which. JC_ERROR_DRIVER: a stream is
 // not one of the device, or work in it failed; or this is a child of the process that has it.
 enum jc_result jc_device_ask(struct jc_device *device, void *const *streams, size_t num_streams,
-                             struct jc_error *error);
+                             uint64_t until_ns, struct jc_error *error);
 
 // Fails with what a refused cuLaunchKernelEx means: no current context, that of another device, a
 // stream of another, a fork, or the driver's own words. `name` is the kernel's.

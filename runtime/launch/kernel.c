@@ -196,14 +196,11 @@ enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *varia
 }
 
 enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *variant,
-                              enum jc_result result, const struct jc_obtained *obtained,
-                              struct jc_error *error)
+                              const struct jc_obtained *obtained, struct jc_error *error)
 {
-    if (result == JC_OK) {
-        pthread_mutex_lock(&kernel->making);
-        result = load(kernel, variant, obtained, error);
-        pthread_mutex_unlock(&kernel->making);
-    }
+    pthread_mutex_lock(&kernel->making);
+    enum jc_result result = load(kernel, variant, obtained, error);
+    pthread_mutex_unlock(&kernel->making);
     count_made(kernel, result, obtained);
     return result;
 }

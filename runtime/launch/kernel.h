@@ -50,6 +50,7 @@ struct jc_kernel {
     struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
     bool is_counted; // among its context's
+    bool leaving;    // it is about to be destroyed; guarded by the generations' mutex
 
     // Held while a variant is loaded and listed, so that each is once; not while it is looked for
     // or compiled. Never held by a launch that does not make one. Taken before `lock` and the
@@ -95,14 +96,12 @@ enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **va
                                 enum jc_result result, const struct jc_obtained *obtained,
                                 const struct jc_variant **out, struct jc_error *error);
 
-// And for who loads at one time and lists at another. Loading takes `making`, and counts what was
-// obtained, whatever `result` says of that; no launch sees the variant until it is listed. Then it
-// is the kernel's, or another one of the same specialization was listed before, and it is
-// destroyed: `*listed` tells which one calls get. JC_ERROR_OUT_OF_MEMORY: it was not listed, and
-// stays the caller's.
+// And for who loads at one time and lists at another. Loading takes `making`, and is counted; no
+// launch sees the variant until it is listed. Then it is the kernel's, or another one of the same
+// specialization was listed before, and it is destroyed: `*listed` tells which one calls get.
+// JC_ERROR_OUT_OF_MEMORY: it was not listed, and stays the caller's.
 enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *variant,
-                              enum jc_result result, const struct jc_obtained *obtained,
-                              struct jc_error *error);
+                              const struct jc_obtained *obtained, struct jc_error *error);
 enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *variant,
                               const struct jc_variant **listed, struct jc_error *error);
 

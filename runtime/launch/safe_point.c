@@ -18,12 +18,28 @@
 
 uint64_t jc_context_pending(const struct jc_context *context)
 {
-    return context ? jc_backlog_pending(context->backlog) : 0;
+    return context ? jc_generations_pending(&context->backlog->generations) : 0;
 }
 
 uint64_t jc_context_active(const struct jc_context *context)
 {
-    return context ? jc_backlog_active(context->backlog) : 0;
+    return context ? jc_generations_active(&context->backlog->generations) : 0;
+}
+
+static enum jc_result activate(struct jc_backlog *backlog, uint64_t generation,
+                               struct jc_error *error)
+{
+    struct jc_generations *generations = &backlog->generations;
+    uint64_t pending = jc_generations_pending(generations);
+    if (generation > pending)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "generation: %" PRIu64 " is not there yet;"
+                       " the newest is %" PRIu64, generation, pending);
+    if (generation <= jc_generations_active(generations))
+        return JC_OK;
+    if (!jc_backlog_is_ours(backlog))
+        return jc_fail(error, JC_ERROR_NOT_READY, "generation %" PRIu64 " is of the process that"
+                       " this one was forked from", generation);
+    return jc_generations_activate(generations, generation, error);
 }
 
 enum jc_result jc_context_activate(struct jc_context *context, uint64_t generation,
@@ -32,7 +48,7 @@ enum jc_result jc_context_activate(struct jc_context *context, uint64_t generati
     if (!context)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL");
     int saved = errno;
-    enum jc_result result = jc_backlog_activate(context->backlog, generation, error);
+    enum jc_result result = activate(context->backlog, generation, error);
     errno = saved;
     return result;
 }
@@ -40,12 +56,13 @@ enum jc_result jc_context_activate(struct jc_context *context, uint64_t generati
 // --- one thread at a safe point ------------------------------------------------------------------
 
 struct visit {
-    struct jc_backlog *backlog;
+    struct jc_generations *generations;
     struct jc_device *device;
     const struct jc_safe_point_params *params;
     uint64_t generation;
     uint64_t start_ns;
     uint64_t budget_ns;
+    uint64_t until_ns; // when the budget is used up
     struct jc_safe_point_report *report;
 };
 
@@ -71,7 +88,7 @@ static double ms(uint64_t ns)
 
 static enum jc_result enter(const struct visit *visit, struct jc_error *error)
 {
-    while (!jc_backlog_enter(visit->backlog, visit->device))
+    while (!jc_generations_enter(visit->generations, visit->device))
         if (!rest(visit))
             return jc_fail(error, JC_ERROR_NOT_READY, "device %d: another thread is at a safe point"
                            " of it, after %.1f ms still", visit->device->info.ordinal,
@@ -86,7 +103,8 @@ static enum jc_result wait_for_streams(const struct visit *visit, struct jc_erro
     struct jc_error why;
     enum jc_result result;
     do
-        result = jc_device_ask(visit->device, params->streams, params->num_streams, &why);
+        result = jc_device_ask(visit->device, params->streams, params->num_streams,
+                               visit->until_ns, &why);
     while (result == JC_ERROR_TIMEOUT && rest(visit));
     if (result == JC_ERROR_TIMEOUT)
         return jc_fail(error, JC_ERROR_NOT_READY, "%s, after %.1f ms still; call again at the next"
@@ -117,12 +135,21 @@ static enum jc_result check_seal(const struct visit *visit, struct jc_error *err
                    " any more, unless jc_context_seal(context, JC_SEAL_LOG) lifts that");
 }
 
-static enum jc_result check_next(const struct visit *visit, struct jc_error *error)
+static enum jc_result check_bounds(const struct visit *visit, struct jc_error *error)
 {
     enum jc_result result = check_seal(visit, error);
-    if (result == JC_OK)
-        result = check_budget(visit, error);
-    return result == JC_OK && !visit->params->force ? wait_for_streams(visit, error) : result;
+    return result == JC_OK ? check_budget(visit, error) : result;
+}
+
+// Whether the next load may begin. While it waited for the streams the budget went on, and the seal
+// may have come.
+static enum jc_result check_next(const struct visit *visit, struct jc_error *error)
+{
+    enum jc_result result = check_bounds(visit, error);
+    if (result != JC_OK || visit->params->force)
+        return result;
+    result = wait_for_streams(visit, error);
+    return result == JC_OK ? check_bounds(visit, error) : result;
 }
 
 static void load(const struct visit *visit, struct jc_upgrade *upgrade)
@@ -130,7 +157,7 @@ static void load(const struct visit *visit, struct jc_upgrade *upgrade)
     struct jc_error error;
     struct jc_safe_point_report *report = visit->report;
     uint64_t start_ns = jc_now_ns();
-    enum jc_result result = jc_kernel_load(upgrade->kernel, upgrade->variant, JC_OK,
+    enum jc_result result = jc_kernel_load(upgrade->kernel, upgrade->variant,
                                            &upgrade->obtained, &error);
     uint64_t load_ns = jc_now_ns() - start_ns;
     if (load_ns > report->longest_load_ns)
@@ -140,26 +167,28 @@ static void load(const struct visit *visit, struct jc_upgrade *upgrade)
     // The kernel may go as soon as it is settled.
     if (result != JC_OK)
         jc_kernel_give_up(upgrade->kernel, &upgrade->variant->specialization, &error);
-    jc_backlog_settle(visit->backlog, upgrade, result);
+    jc_generations_settle(visit->generations, upgrade, result);
 }
 
 static bool has_some_left(const struct visit *visit)
 {
-    return jc_backlog_left(visit->backlog, visit->device, visit->generation) > 0;
+    return jc_generations_left(visit->generations, visit->device, visit->generation) > 0;
 }
 
 static enum jc_result load_all(const struct visit *visit, struct jc_error *error)
 {
-    enum jc_result result = JC_OK;
-    while (result == JC_OK && has_some_left(visit)) {
-        result = check_next(visit, error);
+    while (has_some_left(visit)) {
+        enum jc_result result = check_next(visit, error);
+        if (result != JC_OK)
+            return result;
         struct jc_upgrade *upgrade =
-            result == JC_OK ? jc_backlog_take(visit->backlog, visit->device, visit->generation)
-                            : NULL;
-        if (upgrade)
-            load(visit, upgrade);
+            jc_generations_take(visit->generations, visit->device, visit->generation);
+        // What was left may have gone with its kernel.
+        if (!upgrade)
+            return JC_OK;
+        load(visit, upgrade);
     }
-    return result;
+    return JC_OK;
 }
 
 static enum jc_result visit_device(const struct visit *visit, struct jc_error *error)
@@ -171,7 +200,7 @@ static enum jc_result visit_device(const struct visit *visit, struct jc_error *e
     if (result != JC_OK)
         return result;
     result = load_all(visit, error);
-    jc_backlog_leave(visit->backlog, visit->device);
+    jc_generations_leave(visit->generations, visit->device);
     return result;
 }
 
@@ -201,14 +230,14 @@ static enum jc_result load_and_activate(struct jc_context *context, struct jc_de
                                         struct jc_safe_point_report *report,
                                         struct jc_error *error)
 {
-    uint64_t pending = jc_backlog_pending(context->backlog);
+    uint64_t pending = jc_generations_pending(&context->backlog->generations);
     enum jc_result result = check_params(device, params, pending, error);
     if (result == JC_OK)
         result = jc_driver_check_process(device->driver, error);
     if (result != JC_OK)
         return result;
     struct visit visit = {
-        .backlog = context->backlog,
+        .generations = &context->backlog->generations,
         .device = device,
         .params = params,
         .generation = params->generation ? params->generation : pending,
@@ -216,11 +245,13 @@ static enum jc_result load_and_activate(struct jc_context *context, struct jc_de
         .budget_ns = params->budget_ns ? params->budget_ns : DEFAULT_BUDGET_NS,
         .report = report,
     };
+    bool is_endless = visit.budget_ns > UINT64_MAX - visit.start_ns;
+    visit.until_ns = is_endless ? UINT64_MAX : visit.start_ns + visit.budget_ns;
     result = visit_device(&visit, error);
-    report->left = jc_backlog_left(visit.backlog, device, visit.generation);
+    report->left = jc_generations_left(visit.generations, device, visit.generation);
     report->elapsed_ns = elapsed_ns(&visit);
     if (result == JC_OK && params->activate)
-        result = jc_backlog_activate(visit.backlog, visit.generation, error);
+        result = activate(context->backlog, visit.generation, error);
     return result;
 }
 
@@ -241,8 +272,11 @@ enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_devic
         jc_params_copy(&params, sizeof(params), given, "jc_safe_point_params", error);
     if (result != JC_OK)
         return result;
-    int saved = errno;
+    // A thread that was cancelled in there would stay at its safe point for good.
+    int saved = errno, cancelled;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
     result = load_and_activate(context, device, &params, report, error);
+    pthread_setcancelstate(cancelled, NULL);
     errno = saved;
     return result;
 }

@@ -44,7 +44,7 @@ struct jc_slot {
     _Atomic(jc_service) service;
 };
 
-// One generation of the slots; a larger one takes its place.
+// The slots of one size; larger ones take their place.
 struct jc_slots {
     struct jc_slots *older;
     unsigned log2;

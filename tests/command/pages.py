@@ -8,22 +8,27 @@ import harness
 
 COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
 
-# What stands around a block of the API page that is no program of its own. The driver's launch is
-# declared as in cuda.h, which need not be here.
+# What stands around a block of a page that is no program of its own. The driver's types and its
+# launch are declared as in cuda.h, which need not be here.
 AROUND = """#include <stdio.h>
 #include <jitcache/jitcache.h>
-struct CUfunc_st;
-struct CUstream_st;
-int cuLaunchKernel(struct CUfunc_st *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                   unsigned, struct CUstream_st *, void **, void **);
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+int cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   CUstream, void **, void **);
+bool launch_a_step(CUstream stream);
 void block(struct jc_context *context, struct jc_device *device, const struct jc_template *tmpl,
-           struct jc_kernel *kernel, void *stream, void *const *args);
+           struct jc_kernel *kernel, CUstream stream, void *const *args, float *x, int n);
 void block(struct jc_context *context, struct jc_device *device, const struct jc_template *tmpl,
-           struct jc_kernel *kernel, void *stream, void *const *args)
+           struct jc_kernel *kernel, CUstream stream, void *const *args, float *x, int n)
 {
-    struct jc_error error;
+    struct jc_error error = {0};
+    float factor = 1;
     (void) context, (void) device, (void) tmpl, (void) kernel, (void) stream, (void) args;
-    %s
+    (void) x, (void) n, (void) factor, (void) error;
+    {
+        %s
+    }
 }
 """
 
@@ -55,10 +60,13 @@ class Pages(harness.Case):
             self.assertIn(f".Xr jitcache-{command} 1", general)
 
     @unittest.skipUnless(shutil.which("cc"), "cc is not here")
-    def test_the_code_of_the_api_page_compiles(self):
-        page = (harness.ROOT / "docs" / "api.md").read_text()
-        blocks = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
-        self.assertGreater(len(blocks), 1)
+    def test_the_code_of_the_pages_compiles(self):
+        for name in ("README.md", "docs/api.md"):
+            blocks = re.findall(r"```c\n(.*?)```", (harness.ROOT / name).read_text(), re.DOTALL)
+            self.assertGreater(len(blocks), 1, name)
+            self.compile_blocks(blocks)
+
+    def compile_blocks(self, blocks):
         for block in blocks:
             code = block if "int main(" in block else AROUND % block
             done = subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror",

@@ -23,6 +23,7 @@
 #include "cache/clock.h"
 #include "runtime/launch/device.h"
 #include "runtime/launch/kernel.h"
+#include "tests/await.h"
 #include "tests/gpu/gpu.h"
 #include "tests/scratch.h"
 #include "tests/serving.h"
@@ -43,6 +44,7 @@
       (pthread_cond_t * condition, pthread_mutex_t *mutex, const struct timespec *until), \
       (condition, mutex, until)) \
     X(int, sem_wait, (sem_t * semaphore), (semaphore)) \
+    X(int, sem_timedwait, (sem_t * semaphore, const struct timespec *until), (semaphore, until)) \
     X(int, nanosleep, (const struct timespec *wanted, struct timespec *left), (wanted, left)) \
     X(int, poll, (struct pollfd * fds, nfds_t count, int timeout), (fds, count, timeout)) \
     X(ssize_t, pread, (int fd, void *to, size_t size, off_t offset), (fd, to, size, offset)) \
@@ -114,8 +116,7 @@ static struct jc_kernel_info info_of(const struct engine *engine)
 
 static void await_pending(const struct engine *engine)
 {
-    while (jc_context_pending(engine->context) == 0)
-        usleep(1000);
+    await(jc_context_pending(engine->context) > 0);
 }
 
 // A policy and a seal, and what a call gets that misses.
@@ -299,8 +300,7 @@ static void calls_are_resolved_beside_a_load_that_does_not_end(void **state)
     struct loader loader = {.engine = &engine};
     gpu.set_busy(0, true);
     assert_int_equal(pthread_create(&loader.thread, NULL, load_kind_8, &loader), 0);
-    while (gpu.num_blocked(0) == 0)
-        usleep(1000);
+    await(gpu.num_blocked(0) > 0);
     // The driver itself holds up launches then, so only what is ours is looked at.
     struct round round = {.engine = &engine, .resolve = true};
     run_round(&round);
@@ -312,10 +312,8 @@ static void calls_are_resolved_beside_a_load_that_does_not_end(void **state)
     gpu.set_busy(0, false);
     pthread_join(loader.thread, NULL);
     assert_int_equal(loader.result, JC_OK);
-    while (info_of(&engine).upgraded + 1 < info_of(&engine).queued) {
-        must(&engine, safe_point(&engine, SECOND, &report));
-        usleep(1000);
-    }
+    await((safe_point(&engine, SECOND, &report) == JC_OK
+           && info_of(&engine).upgraded + 1 >= info_of(&engine).queued));
     close_engine(&engine);
 }
 
@@ -534,11 +532,31 @@ static void let_it_rage(struct storm *storm)
     uint64_t end_ns = jc_now_ns() + 2500 * MILLISECOND;
     for (size_t i = 0; i < num_threads; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, roles[i], storm), 0);
-    while (jc_now_ns() < end_ns || info_of(&storm->engine).upgraded < 4)
-        usleep(10000);
+    await(jc_now_ns() >= end_ns && info_of(&storm->engine).upgraded >= 4);
     atomic_store(&storm->over, true);
     for (size_t i = 0; i < num_threads; i++)
         pthread_join(threads[i], NULL);
+}
+
+// Grants a safe point. Whether calls of a kind are served by their own variant.
+static bool has_own(struct engine *engine, unsigned kind)
+{
+    struct jc_safe_point_report report;
+    struct serving_call call;
+    struct jc_launch launch;
+    must(engine, safe_point(engine, SECOND, &report));
+    serving_kind(&call, OUT, kind, 0);
+    must(engine, jc_kernel_resolve(engine->kernel, NULL, call.args, &launch, &engine->error));
+    return serving_judge(&call, launch.variant->specialization, launch.grid[0]) == SERVING_EXACT;
+}
+
+// Under whatever seal a kind of call was missed, and whatever went on beside it, in the end its
+// variant is made.
+static void await_every_kind(struct engine *engine)
+{
+    must(engine, jc_context_seal(engine->context, JC_SEAL_OPEN, &engine->error));
+    for (unsigned kind = 0; kind < SERVING_KINDS; kind++)
+        await(has_own(engine, kind));
 }
 
 static void rage_once(struct functions *functions)
@@ -551,6 +569,7 @@ static void rage_once(struct functions *functions)
                                   jc_kernel_params(.policy = JC_POLICY_WAIT), &storm.waiting,
                                   &engine->error));
     let_it_rage(&storm);
+    await_every_kind(engine);
     note_kernel(functions, engine->kernel);
     note_kernel(functions, storm.waiting);
     struct jc_kernel_info info = info_of(engine);
