@@ -98,6 +98,8 @@ static void wishes_are_looked_at_in_the_order_in_which_they_came(void **state)
     jc_template_destroy(&tmpl);
 }
 
+#define COMMENT " # its source came as text, which JITCACHE_RECORD=FILE writes down with this line"
+
 static void what_missed_after_the_seal_is_told_with_the_line_that_covers_it(void **state)
 {
     (void) state;
@@ -112,11 +114,10 @@ static void what_missed_after_the_seal_is_told_with_the_line_that_covers_it(void
     } cases[] = {
         {64, "To have it loaded before the seal, call jc_kernel_prepare with such arguments or"
              " widen the ranges of jc_kernel_warmup; to have it compiled ahead:\n"
-             "  jitcache prewarm k.cu --arch 9.0 --range n=32 # its source came as text, which"
-             " JITCACHE_RECORD=FILE writes down with this line\n"},
+             "  jitcache prewarm k.cu --arch 9.0 --range n=32" COMMENT "\n"},
         {0, "To have it loaded before the seal, call jc_kernel_prepare with such arguments; to"
-            " have it compiled ahead:\n  jitcache prewarm k.cu --arch 9.0 --range n=48 # its source"
-            " came as text, which JITCACHE_RECORD=FILE writes down with this line\n"
+            " have it compiled ahead:\n  jitcache prewarm k.cu --arch 9.0 --range n=48" COMMENT
+            "\n"
             "(that does not reach pointers that are null or less aligned)\n"},
     };
     open_context("1");

@@ -363,7 +363,7 @@ static void a_failing_seal_refuses_with_a_line_that_covers_the_call(void **state
     assert_int_equal(sim.num_launches(), launches);
     assert_non_null(strstr(error.text, "the seal is to fail then"));
     assert_non_null(strstr(error.text, "jitcache prewarm step.cu --arch 9.0 --range n=100"
-                                       " --range stride=64 --range heads=8\n"));
+                                       " --range stride=64 --range heads=8 # its source came"));
     assert_int_equal(seal_info().misses, 1);
     // What is made ahead, by somebody who may wait, is served.
     assert_int_equal(jc_kernel_prepare(fixture.kernel, call.args, &error), JC_OK);

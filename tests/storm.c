@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/launch/storm.h"
+#include "scratch.h"
 
 #define NUM_ARGUMENTS 4
 
@@ -185,11 +186,47 @@ static void the_warning_has_the_argument_the_number_and_the_line_to_write(void *
         ask_for(&fixture, n, 0, 7);
     jc_storm_tell(fixture.tmpl, &fixture.storm.stops[0], &log);
     assert_non_null(strstr(line, "argument 'num_tokens' took 17 different states"));
-    assert_non_null(strstr(line, "write in k.cu:6:\n"
+    assert_non_null(strstr(line, "write in k.cu:6, in place of the item that begins there:\n"
                                  "  - {name: num_tokens, type: i32, do_not_specialize: true,"
                                  " range: \"1:8192\"}\n"));
     assert_null(strstr(line, "heads"));
     tear_down(&fixture);
+}
+
+static void expect_place(const struct jc_template_params *params, const char *place)
+{
+    char line[1024] = "";
+    const struct jc_log log = {.write = keep_line, .user = line, .level = JC_LOG_WARNING};
+    const struct jc_storm_stop stop = {.states = 17, .variants = 17};
+    struct jc_template *tmpl;
+    struct jc_error error;
+    if (jc_template_create(params, &tmpl, &error))
+        fail_msg("%s", error.text);
+    jc_storm_tell(tmpl, &stop, &log);
+    if (!strstr(line, place))
+        fail_msg("%s\nbut expected\n%s", line, place);
+    jc_template_destroy(&tmpl);
+}
+
+static void the_warning_names_the_file_as_it_was_given(void **state)
+{
+    (void) state;
+    static const char text[] = "/*jitcache\nkernel: k\narguments:\n  - {name: n, type: i32}\n*/\n";
+    const struct jc_argument_description argument = {.name = "n", .type = "i32"};
+    const struct jc_description description = {
+        .kernel = "k", .arguments = &argument, .num_arguments = 1};
+    scratch_put("k.cu", "void k(int n) {}\n");
+    scratch_put("k.yaml", "kernel: k\narguments:\n  - {name: n, type: i32}\n");
+    expect_place(jc_template_params(.text = text, .file = "some/kernels/k.cu"),
+                 "write in some/kernels/k.cu:4, in place");
+    expect_place(jc_template_params(.text = text, .file = "/k.cu"), "write in /k.cu:4, in place");
+    expect_place(jc_template_params(.text = text, .file = "g.cu"), "write in g.cu:4, in place");
+    char beside[600];
+    snprintf(beside, sizeof(beside), "write in %s:3, in place", scratch_path("k.yaml"));
+    expect_place(jc_template_params(.file = scratch_path("k.cu")), beside);
+    // Of a description in a struct nobody knows where it stands.
+    expect_place(jc_template_params(.text = "void k(int n) {}\n", .description = &description),
+                 "write in its description:\n  - {name: n,");
 }
 
 int main(void)
@@ -201,6 +238,8 @@ int main(void)
         cmocka_unit_test(an_argument_that_follows_from_another_is_stopped_with_it),
         cmocka_unit_test(facets_that_are_the_same_for_several_parameters_count_once),
         cmocka_unit_test(the_warning_has_the_argument_the_number_and_the_line_to_write),
+        cmocka_unit_test_setup_teardown(the_warning_names_the_file_as_it_was_given, scratch_setup,
+                                        scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

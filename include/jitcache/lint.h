@@ -16,7 +16,8 @@ enum jc_lint {
     JC_LINT_MUTABLE_STATE = 3,    // a __device__ or __constant__ variable: one copy per variant
     JC_LINT_MANY_VARIANTS = 4,    // the ranges reach more variants than max_variants
     JC_LINT_UNUSED_PARAMETER = 5, // a parameter that neither the source nor an expression reads
-    JC_LINT_NO_RANGE = 6          // no plan can be made: an argument has neither range nor typical
+    JC_LINT_NO_RANGE = 6,         // no plan can be made: an argument has neither range nor typical
+    JC_LINT_MANY_VALUES = 7       // a facet `value`, and a range of more values than max_variants
 };
 
 struct jc_lint_finding {

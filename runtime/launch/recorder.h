@@ -19,9 +19,9 @@ enum jc_result jc_recorder_create(const char *file, const struct jc_log *log,
                                   struct jc_recorder **recorder, struct jc_error *error);
 void jc_recorder_destroy(struct jc_recorder **recorder);
 
-// Finds where messages say that the kernel's template is: as a line of the recorder does, or without
-// one, also where it has ended, where the template was read. What is not found is left empty; what
-// keeps it from being found is told with the first line.
+// Finds where messages say that the kernel's template is: as a line of the recorder does, or
+// without one, also where it has ended, where the template was read. What is not found is left
+// empty; what keeps it from being found is told with the first line.
 void jc_recorder_locate(struct jc_recorder *recorder, const struct jc_kernel *kernel,
                         struct jc_origin *origin);
 

@@ -1,6 +1,5 @@
 #include "storm.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -304,21 +303,33 @@ static void put_argument(struct jc_buffer *line, const struct jc_argument_descri
     jc_buffer_string(line, "}");
 }
 
+// Where it stands in what was written.
+static void put_place(struct jc_buffer *place, const struct jc_template *tmpl, unsigned line)
+{
+    const char *slash = tmpl->file ? strrchr(tmpl->file, '/') : NULL;
+    if (line > 0)
+        jc_buffer_print(place, "in %.*s%s:%u, in place of the item that begins there",
+                        slash ? (int) (slash + 1 - tmpl->file) : 0, slash ? tmpl->file : "",
+                        tmpl->line_name, line);
+    else
+        jc_buffer_string(place, "in its description");
+}
+
 static void tell_argument(const struct jc_template *tmpl, const struct jc_storm_stop *stop,
                           const struct jc_log *log)
 {
     const struct jc_argument *argument = &tmpl->arguments[stop->index];
-    struct jc_buffer line = {0};
-    char place[32] = "";
-    if (argument->line > 0)
-        snprintf(place, sizeof(place), ":%u", argument->line);
+    struct jc_buffer line = {0}, place = {0};
+    put_place(&place, tmpl, argument->line);
     put_argument(&line, &tmpl->description.arguments[stop->index]);
     jc_log(log, JC_LOG_WARNING, "%s: calls asked for %zu variants that were not planned, in which"
            " argument '%s' took %zu different states: it is not specialized any more. If it is"
-           " meant to vary, write in %s%s:\n  %s\notherwise plan for it with jc_kernel_warmup, or"
+           " meant to vary, write %s:\n  %s\notherwise plan for it with jc_kernel_warmup, or"
            " allow more with max_variants", tmpl->name, stop->variants, argument->name,
-           stop->states, tmpl->line_name, place, line.failed ? "(out of memory)" : line.data);
+           stop->states, place.failed ? "in the template" : place.data,
+           line.failed ? "(out of memory)" : line.data);
     jc_buffer_finish(&line);
+    jc_buffer_finish(&place);
 }
 
 static void tell_parameter(const struct jc_template *tmpl, const struct jc_storm_stop *stop,

@@ -1,6 +1,7 @@
 #include <jitcache/lint.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ const char *jc_lint_name(enum jc_lint kind)
     case JC_LINT_MANY_VARIANTS: return "many-variants";
     case JC_LINT_UNUSED_PARAMETER: return "unused-parameter";
     case JC_LINT_NO_RANGE: return "no-range";
+    case JC_LINT_MANY_VALUES: return "many-values";
     }
     return "unknown";
 }
@@ -392,6 +394,51 @@ static size_t states_of(const struct jc_plan_cause *causes, size_t count, const 
     return states;
 }
 
+static bool is_left_out(const struct jc_plan_params *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->num_without; i++)
+        if (strcmp(plan->without[i], name) == 0)
+            return true;
+    return false;
+}
+
+// The values that calls have by the plan, or by the template. False: nobody says.
+static bool find_range(const struct lint *lint, const struct jc_argument *argument, int64_t *min,
+                       int64_t *max)
+{
+    char buffer[JC_ARGUMENT_MESSAGE_SIZE];
+    for (size_t i = 0; i < lint->plan.num_ranges; i++)
+        if (strcmp(lint->plan.ranges[i].name, argument->name) == 0)
+            return !jc_argument_range(argument, lint->plan.ranges[i].value, min, max, buffer);
+    *min = argument->range_min;
+    *max = argument->range_max;
+    return argument->has_range;
+}
+
+// Not by what a plan has, which may not be there: at run time it is the same with each new value.
+static void check_many_values(struct lint *lint, const struct jc_argument *argument)
+{
+    int64_t min, max;
+    bool is_value = argument->num_facets > 0 && argument->facets[0].kind == JC_FACET_VALUE
+        && jc_argument_facet_active(argument, &argument->facets[0], false);
+    if (!is_value || is_left_out(&lint->plan, argument->name)
+        || !find_range(lint, argument, &min, &max)
+        || (uint64_t) max - (uint64_t) min < lint->max_variants)
+        return;
+    add(lint, JC_LINT_MANY_VALUES, false, argument->line, argument->name,
+        "the facet `value` makes a variant for each value from %" PRId64 " to %" PRId64 "; write "
+        "facets: [one, {div: 16}], which hold for many at a time, or do_not_specialize: true, or"
+        " narrow the range", min, max);
+}
+
+static bool is_found(const struct lint *lint, enum jc_lint kind, const char *subject)
+{
+    for (const struct finding *at = lint->findings; at; at = at->next)
+        if (at->said.kind == kind && strcmp(at->said.subject, subject) == 0)
+            return true;
+    return false;
+}
+
 static void add_many(struct lint *lint, const struct jc_plan *plan)
 {
     size_t count;
@@ -399,6 +446,8 @@ static void add_many(struct lint *lint, const struct jc_plan *plan)
     for (size_t i = 1; i < count; i++)
         if (states_of(causes, count, causes[i].name) > states_of(causes, count, largest->name))
             largest = &causes[i];
+    if (is_found(lint, JC_LINT_MANY_VALUES, largest->name))
+        return; // that says it all
     char list[1024], remedy[256];
     list_causes(causes, count, list, sizeof(list));
     print_remedy(largest, remedy, sizeof(remedy));
@@ -449,6 +498,8 @@ static enum jc_result look(struct lint *lint, const struct jc_plan_params *given
     if (!lint->file || !lint->source_file)
         return jc_fail_memory(error);
     enum jc_result result = complete_plan(lint, given, error);
+    for (size_t i = 0; i < tmpl->num_arguments && result == JC_OK; i++)
+        check_many_values(lint, &tmpl->arguments[i]);
     if (result == JC_OK)
         result = check_ranges(lint, error);
     if (result == JC_OK)

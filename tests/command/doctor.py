@@ -61,6 +61,8 @@ class Doctor(harness.Case):
                                           for each, text in found["environment"]])
             self.assertEqual(self.told["environment"]["JITCACHE_RECORD"], path)
             self.assertFalse(os.path.exists(path))
+        self.env.update(JITCACHE_RECORD="", JITCACHE_SEAL="open")
+        self.assertIn(("ok", "JITCACHE_SEAL=open"), self.examine(0)["environment"])
         self.env.update(JITCACHE_RECORD="", JITCACHE_SEAL="frozn", JITCACHE_POLICY="generic")
         found = self.examine(1)["environment"]
         self.assertIn(("ok", "JITCACHE_POLICY=generic"), found)

@@ -75,7 +75,11 @@ class Lint(harness.Case):
 
     def test_max_variants_and_ranges_decide_what_is_many(self):
         path = self.write("many.cu", MANY)
-        self.assertEqual([each["kind"] for each in self.findings(path)], ["many-variants"])
+        self.assertEqual([each["kind"] for each in self.findings(path)], ["many-values"])
+        heads = self.write("heads.cu", MANY.replace("facets: [value]", "facets: [one, {div: 2}, "
+                                                    "{div: 4}, {div: 8}, {div: 16}]"))
+        self.assertEqual([each["kind"] for each in self.findings(heads, "--max-variants", "5")],
+                         ["many-variants"])
         self.run_command("lint", path, "--max-variants", "64")
         self.run_command("lint", path, "--range", "n=1:16")
         self.findings(path, "--range", "n=1:16", "--max-variants", "15")
