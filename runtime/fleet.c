@@ -58,17 +58,19 @@ enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error
     return jc_fail(error, arrival->result, "%.*s", (int) size, arrival->text);
 }
 
-static void tell(struct jc_fleet *fleet, const struct jc_begun *one, struct jc_arrival arrival)
+static void tell(struct jc_fleet *fleet, struct jc_begun *one, struct jc_arrival arrival)
 {
     arrival.task = &one->task;
     arrival.awaited = one->deadline_ns != 0;
     arrival.key = one->errand.unit.key;
     arrival.text = arrival.text ? arrival.text : "";
+    // Who is told may let go of the source, which the end of a lead needs.
+    jc_errand_end(&one->errand, NULL);
     if (!fleet->params->tell(fleet->params->user, &arrival))
         fleet->stopped = true;
 }
 
-static void tell_failure(struct jc_fleet *fleet, const struct jc_begun *one,
+static void tell_failure(struct jc_fleet *fleet, struct jc_begun *one,
                          enum jc_result result, uint64_t elapsed_ns, struct jc_buffer *text)
 {
     tell(fleet, one, (struct jc_arrival){
@@ -77,7 +79,7 @@ static void tell_failure(struct jc_fleet *fleet, const struct jc_begun *one,
     jc_buffer_finish(text);
 }
 
-static void tell_broken(struct jc_fleet *fleet, const struct jc_begun *one,
+static void tell_broken(struct jc_fleet *fleet, struct jc_begun *one,
                         enum jc_result result, const char *text)
 {
     tell(fleet, one,
@@ -98,7 +100,7 @@ static struct jc_leads *leads_of(const struct jc_fleet *fleet)
 }
 
 // `followed` is the aside's from here on.
-static void put_aside(struct jc_fleet *fleet, const struct jc_begun *one, bool no_room,
+static void put_aside(struct jc_fleet *fleet, struct jc_begun *one, bool no_room,
                       struct jc_lead *followed)
 {
     if (fleet->num_asides == fleet->max_asides) {
@@ -307,7 +309,7 @@ static bool pursue(struct jc_fleet *fleet, struct jc_begun *one)
 static void begin(struct jc_fleet *fleet, const struct jc_task *task, uint64_t deadline_ns,
                   struct jc_compiler_answer *answer)
 {
-    const struct jc_begun none = {.task = *task, .deadline_ns = deadline_ns};
+    struct jc_begun none = {.task = *task, .deadline_ns = deadline_ns};
     struct jc_begun *one = malloc(sizeof(*one));
     struct jc_error error;
     if (!one) {

@@ -12,7 +12,7 @@
 #include "errand.h"
 #include "starter.h"
 
-// One variant that is wanted. Everything in it stays until it has been told of.
+// One variant that is wanted. Everything in it stays until it has been told of, and may go then.
 struct jc_task {
     struct jc_source *source;
     const struct jc_specialization *specialization;

@@ -453,6 +453,13 @@ static void what_was_missed_in_the_frost_is_made_after_it(void **state)
         for (int j = 0; j < 3; j++)
             assert_int_equal(launch(&fixture, &call), 8);
         assert_int_equal(info_of(&fixture).sealed_misses, 1);
+        // Under another seal it is asked for, and was counted already.
+        if (policies[i] == JC_POLICY_GENERIC) {
+            seal(JC_SEAL_LOG);
+            launch(&fixture, &call);
+            assert_int_equal(info_of(&fixture).sealed_misses, 1);
+            assert_int_equal(info_of(&fixture).queued, 1);
+        }
         seal(JC_SEAL_OPEN);
         launch(&fixture, &call);
         launch(&fixture, &call);
@@ -478,6 +485,90 @@ static void a_failing_seal_refuses_what_something_serves_for_now(void **state)
                      JC_ERROR_NOT_READY);
     seal(JC_SEAL_LOG);
     assert_int_equal(launch(&fixture, &call), 8);
+    unmake(&fixture);
+}
+
+// --- what serves for now, and when that ends -----------------------------------------------------
+
+// The flags of what serves a call.
+static jc_service flags_of(struct fixture *fixture, struct call *call)
+{
+    struct jc_call read;
+    const struct jc_kernel *kernel = fixture->kernel;
+    assert_true(jc_scheme_read(&kernel->scheme, call->args, &read));
+    jc_service service = jc_table_find(&kernel->table, jc_call_words(&kernel->scheme, &read),
+                                       kernel->scheme.num_words);
+    return service & (JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED);
+}
+
+static void want_of(struct fixture *fixture, struct call *call, struct jc_wanted *wanted)
+{
+    struct jc_call read;
+    assert_true(jc_scheme_read(&fixture->kernel->scheme, call->args, &read));
+    jc_kernel_want(fixture->kernel, jc_call_words(&fixture->kernel->scheme, &read), wanted);
+}
+
+static void make_stormy(struct fixture *fixture, size_t max_variants)
+{
+    struct jc_error error;
+    if (jc_template_create(jc_template_params(.text = step), &fixture->tmpl, &error) ||
+        jc_kernel_create(device, fixture->tmpl,
+                         jc_kernel_params(.policy = JC_POLICY_GENERIC,
+                                          .max_variants = max_variants),
+                         &fixture->kernel, &error))
+        fail_msg("%s", error.text);
+}
+
+// Also where the storm guard has stopped an argument since it was asked for.
+static void what_is_given_up_is_served_for_good(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct call five, six;
+    struct jc_wanted wanted;
+    const struct jc_error error = {"for a test"};
+    make_stormy(&fixture, 1);
+    call_init(&five, ALIGNED, 100, 64, 5);
+    call_init(&six, ALIGNED, 100, 64, 6);
+    launch(&fixture, &five);
+    launch(&fixture, &six);
+    assert_int_equal(info_of(&fixture).storms, 1);
+    assert_int_equal(flags_of(&fixture, &five), JC_SERVICE_FOR_NOW);
+    want_of(&fixture, &five, &wanted);
+    jc_kernel_give_up(fixture.kernel, &wanted.specialization, &error);
+    assert_int_equal(flags_of(&fixture, &five), 0);
+    assert_int_equal(flags_of(&fixture, &six), JC_SERVICE_FOR_NOW);
+    seal(JC_SEAL_FAIL);
+    assert_int_equal(launch(&fixture, &five), 8);
+    unmake(&fixture);
+}
+
+// What the storm guard has left of a variant is all that there will be, also where another one
+// serves as well.
+static void who_waits_for_no_more_is_served_for_good(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct call call;
+    struct jc_wanted wanted;
+    struct jc_error error;
+    const struct jc_variant *variant;
+    make_stormy(&fixture, 2);
+    call_init(&call, ALIGNED, 100, 7, 5);
+    assert_int_equal(jc_kernel_prepare(fixture.kernel, call.args, &error), JC_OK);
+    for (int heads = 6; heads <= 8; heads++) {
+        call_init(&call, ALIGNED, 100, 7, heads);
+        launch(&fixture, &call);
+    }
+    assert_int_equal(info_of(&fixture).storms, 1);
+    call_init(&call, ALIGNED, 100, 64, 5);
+    assert_int_equal(launch(&fixture, &call), 64); // the one that was prepared
+    assert_int_equal(flags_of(&fixture, &call), JC_SERVICE_FOR_NOW);
+    want_of(&fixture, &call, &wanted);
+    jc_storm_narrow(&fixture.kernel->storm, wanted.facets);
+    assert_int_equal(jc_kernel_make(fixture.kernel, &wanted.specialization, JC_PRIORITY_WARMUP,
+                                    &variant, &error), JC_OK);
+    assert_int_equal(flags_of(&fixture, &call), 0);
     unmake(&fixture);
 }
 
@@ -549,6 +640,8 @@ int main(void)
         TEST(a_frozen_context_makes_nothing_for_anybody),
         TEST(what_was_missed_in_the_frost_is_made_after_it),
         TEST(a_failing_seal_refuses_what_something_serves_for_now),
+        TEST(what_is_given_up_is_served_for_good),
+        TEST(who_waits_for_no_more_is_served_for_good),
         TEST(a_storm_is_stopped_and_named),
         TEST(stand_ins_of_values_without_end_are_bounded),
     };

@@ -421,9 +421,10 @@ static int add_manifest(struct jc_worklist *worklist, const char *file)
     for (int taken; (taken = jc_manifest_next(manifest, &entry)) != JC_MANIFEST_END;) {
         if (taken == JC_MANIFEST_ENTRY && !add_entry(worklist, manifest, &entry))
             continue;
-        if (++wrong == MAX_WRONG && manifest->at < manifest->size)
-            return jc_complain("%s: %d lines are wrong; the rest of it was not read", file,
-                               MAX_WRONG);
+        if (++wrong == MAX_WRONG && manifest->at < manifest->size) {
+            jc_complain("%s: %d lines are wrong; the rest of it was not read", file, MAX_WRONG);
+            break;
+        }
     }
     tell_passed_over(worklist, file);
     forget_sources(worklist);

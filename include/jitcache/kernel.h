@@ -78,8 +78,9 @@ JC_API enum jc_result jc_kernel_create(struct jc_device *device, const struct jc
 
 // Accepts NULL content and clears the handle. What it loaded stays with the device until the
 // context is destroyed: CUDA graphs that use it go on, and the same kernel made again finds it.
-// What is being made for it in the background is given up: no compiler is waited for, and nothing
-// at all where nothing of this kernel is under way. What its calls have left to be logged or
+// What is being made for it in the background is given up: no compile is waited for, only the start
+// of the first worker, where another thread is at that, and nothing at all where nothing of this
+// kernel is under way. What its calls have left to be logged or
 // recorded still is, which takes as long as the log function or the recording's disk does; and
 // where another thread is loading one of its variants at a safe point, that is waited for: for as
 // long as the device is busy, if it is with `force` or with a stream that was not named.

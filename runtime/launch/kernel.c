@@ -129,7 +129,21 @@ struct newcomer {
     const struct jc_variant *variant;
 };
 
-// A stand-in gives way to a variant that serves its calls better.
+// Whether it is what calls with these words wait for: their own variant, or what the storm guard has
+// left of it since. The lock is held.
+static bool is_awaited(const struct jc_kernel *kernel, const struct jc_specialization *of,
+                       const uint64_t *words)
+{
+    struct jc_wanted wanted;
+    jc_kernel_want(kernel, words, &wanted);
+    if (jc_specialization_same(&wanted.specialization, of))
+        return true;
+    jc_storm_narrow(&kernel->storm, wanted.facets);
+    return jc_specialization_same(&wanted.specialization, of);
+}
+
+// A stand-in gives way to a variant that serves its calls better. If it is what they wait for, they
+// wait no more either way.
 static enum jc_result reconsider(void *user, const uint64_t *words, jc_service service)
 {
     const struct newcomer *newcomer = user;
@@ -138,16 +152,12 @@ static enum jc_result reconsider(void *user, const uint64_t *words, jc_service s
     struct jc_wanted wanted;
     jc_kernel_want(kernel, words, &wanted);
     const struct jc_specialization *of = &wanted.specialization;
-    if (!jc_variant_is_better(kernel, variant, jc_service_variant(service), words, of))
-        return JC_OK;
-    bool redispatch = jc_variant_redispatches(kernel, variant, of);
-    // Unless it is what there will be for such calls, another one is still being made.
-    jc_storm_narrow(&kernel->storm, wanted.facets);
-    bool is_last = jc_specialization_same(&variant->specialization, of);
-    return jc_table_set(&kernel->table, words,
-                        jc_kernel_service(variant, true, redispatch) |
-                            (is_last ? 0 : service & (JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED)),
-                        NULL);
+    jc_service flags = service & (JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED), now = service & ~flags;
+    if (jc_variant_is_better(kernel, variant, jc_service_variant(service), words, of))
+        now = jc_kernel_service(variant, true, jc_variant_redispatches(kernel, variant, of));
+    if (!is_awaited(kernel, &variant->specialization, words))
+        now |= flags;
+    return now == service ? JC_OK : jc_table_set(&kernel->table, words, now, NULL);
 }
 
 jc_service jc_kernel_service(const struct jc_variant *variant, bool stands_in, bool redispatch)
@@ -286,12 +296,9 @@ struct lost {
 static enum jc_result settle_for(void *user, const uint64_t *words, jc_service service)
 {
     const struct lost *lost = user;
-    struct jc_wanted wanted;
-    jc_kernel_want(lost->kernel, words, &wanted);
-    jc_storm_narrow(&lost->kernel->storm, wanted.facets);
-    if (!jc_specialization_same(&wanted.specialization, lost->of))
-        return JC_OK;
     jc_service flags = JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED;
+    if (!is_awaited(lost->kernel, lost->of, words))
+        return JC_OK;
     return jc_table_set(&lost->kernel->table, words, service & ~flags, NULL);
 }
 

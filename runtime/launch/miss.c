@@ -48,20 +48,24 @@ static struct jc_context *context_of(const struct miss *miss)
     return miss->kernel->device->context;
 }
 
-// Whether what the table says is enough for a call that is not captured. What serves for now is
-// not where that is to fail, nor where its own variant was not asked for, and may be by now.
-static bool is_enough(jc_service service, enum jc_policy policy, enum jc_seal seal)
+// Whether what the table says is enough for a call. What serves for now is not where that is to
+// fail, nor where its own variant was not asked for, and may be by now: by a captured call too,
+// where asking is all that it takes.
+static bool is_enough(jc_service service, enum jc_policy policy, enum jc_seal seal, bool capturing)
 {
     if (!(service & JC_SERVICE_FOR_NOW))
         return service != 0;
-    return policy != JC_POLICY_FAIL && !(service & JC_SERVICE_UNASKED && seal != JC_SEAL_FROZEN);
+    bool may_ask = service & JC_SERVICE_UNASKED && seal != JC_SEAL_FROZEN;
+    if (capturing)
+        return !may_ask || policy != JC_POLICY_GENERIC;
+    return !may_ask && policy != JC_POLICY_FAIL;
 }
 
 // Another thread may have done it meanwhile. The lock is held.
 static bool is_served(const struct miss *miss, jc_service *service)
 {
     *service = jc_table_find(&miss->kernel->table, miss->words, miss->kernel->scheme.num_words);
-    return miss->capturing ? *service != 0 : is_enough(*service, miss->policy, miss->seal);
+    return is_enough(*service, miss->policy, miss->seal, miss->capturing);
 }
 
 // A kind of call that was missed after the seal. The lock is held.
@@ -170,7 +174,8 @@ static struct jc_wish *serve(struct miss *miss, jc_service *service)
     // Where a call may make its variant, the next one is to, that is not captured.
     bool remember = !miss->capturing || miss->policy == JC_POLICY_GENERIC;
     bool has_room = *service || kernel->table.num_stand_ins < MAX_STAND_INS;
-    bool sealed = miss->seal != JC_SEAL_OPEN;
+    // What was not asked for was counted and told the first time.
+    bool sealed = miss->seal != JC_SEAL_OPEN && !(*service & JC_SERVICE_UNASKED);
     // Of what is not remembered each launch would be a line in the log.
     if (consequence.missed && sealed && remember)
         consequence.reasons |= JC_WISH_SEALED;
@@ -303,6 +308,17 @@ static void do_without(const struct miss *miss, bool is_first, jc_service *servi
         jc_kernel_give_up(kernel, &miss->wanted->specialization, error);
 }
 
+// The context was frozen meanwhile: the next such call is to ask again when that is lifted.
+static void put_off(const struct miss *miss, jc_service *service)
+{
+    struct jc_kernel *kernel = miss->kernel;
+    pthread_mutex_lock(&kernel->lock);
+    jc_storm_unask(&kernel->storm, &miss->wanted->specialization);
+    if (!is_served(miss, service))
+        stand_in(miss, true, JC_SERVICE_FOR_NOW | JC_SERVICE_UNASKED, service);
+    pthread_mutex_unlock(&kernel->lock);
+}
+
 // Serves from what is there, or says what is to be made: JC_STORM_FULL, nothing.
 static enum jc_storm_answer look(struct miss *miss, jc_service *service)
 {
@@ -327,8 +343,13 @@ static void make(struct miss *miss, jc_service *service)
     if (answer == JC_STORM_FULL)
         return;
     record(miss);
-    if (jc_kernel_make(kernel, &miss->wanted->specialization, JC_PRIORITY_LAUNCH, &variant,
-                       &error) != JC_OK) {
+    enum jc_result result = jc_kernel_make(kernel, &miss->wanted->specialization,
+                                           JC_PRIORITY_LAUNCH, &variant, &error);
+    if (result == JC_ERROR_NOT_READY) {
+        put_off(miss, service);
+        return;
+    }
+    if (result != JC_OK) {
         do_without(miss, answer == JC_STORM_NEW, service, &error);
         return;
     }
@@ -346,9 +367,10 @@ static bool goes_on(struct jc_kernel *kernel, void *stream, jc_service service, 
 {
     // What is wrong with the stream, the launch will tell.
     bool captured = jc_device_captures(kernel->device, stream);
-    if (captured)
+    bool enough = is_enough(service, policy_of(kernel, seal), seal, captured);
+    if (enough && captured)
         count_captured(kernel);
-    return captured || is_enough(service, policy_of(kernel, seal), seal);
+    return enough;
 }
 
 static enum jc_result serve_missed(struct jc_kernel *kernel, void *stream,
