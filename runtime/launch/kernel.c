@@ -129,8 +129,8 @@ struct newcomer {
     const struct jc_variant *variant;
 };
 
-// Whether it is what calls with these words wait for: their own variant, or what the storm guard has
-// left of it since. The lock is held.
+// Whether it is what calls with these words wait for: their own variant, or what the storm guard
+// has left of it since. The lock is held.
 static bool is_awaited(const struct jc_kernel *kernel, const struct jc_specialization *of,
                        const uint64_t *words)
 {
