@@ -23,6 +23,7 @@
 #define WORKERS 2
 #define LIMIT_NS UINT64_C(100000000)
 #define BUSY_LIMIT_NS UINT64_C(1000000000)
+#define HOLD_NS UINT64_C(1000000000) // of compiles, where none of their leaders can be killed
 #define PATIENCE_NS UINT64_C(60000000000) // of this test, for whatever it waits for
 #define NAP_MS 5
 
@@ -293,11 +294,13 @@ static void kill_in_the_middle(struct crowd *crowd)
     while (!killed) {
         if (atomic_load(&board->published) == crowd->num_variants || jc_now_ns() > end_ns)
             fail_msg("only %zu leaders could be killed", crowd->kills);
+        // Leaders with a second worker, which has nothing to do any more, can be all that there are.
+        uint64_t held_ns = jc_now_ns() + HOLD_NS;
         hold_compiles();
         do {
             nap(crowd);
             killed = kill_some_leader(crowd);
-        } while (!killed && !one_has_all_slots() && jc_now_ns() < end_ns);
+        } while (!killed && !one_has_all_slots() && jc_now_ns() < held_ns);
         let_compiles_go();
         nap(crowd);
     }
