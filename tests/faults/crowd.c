@@ -294,7 +294,7 @@ static void kill_in_the_middle(struct crowd *crowd)
     while (!killed) {
         if (atomic_load(&board->published) == crowd->num_variants || jc_now_ns() > end_ns)
             fail_msg("only %zu leaders could be killed", crowd->kills);
-        // Leaders with a second worker, which has nothing to do any more, can be all that there are.
+        // Leaders with a second worker, which has nothing to do, can be all that there are.
         uint64_t held_ns = jc_now_ns() + HOLD_NS;
         hold_compiles();
         do {
