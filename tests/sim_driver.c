@@ -930,8 +930,14 @@ static void a_kernel_that_does_not_end_keeps_its_stream_and_loads(void **state)
     (void) state;
     start_with_module();
     kernel_here = function("nothing");
-    CUstream persistent = create_stream(0);
+    // The legacy default stream is busy with those that wait for it, and not with others.
+    CUstream blocking = create_stream(0), persistent = create_stream(1);
     stream_here = create_stream(0);
+    sim.set_stream_busy(0, blocking, true);
+    assert_int_equal(sim.cuStreamQuery(blocking), 600);
+    assert_int_equal(sim.cuStreamQuery(NULL), 600);
+    assert_int_equal(query(), 0);
+    sim.set_stream_busy(0, blocking, false);
     sim.set_stream_busy(0, persistent, true);
     assert_int_equal(sim.cuStreamQuery(persistent), 600);
     // Another stream goes on.

@@ -43,9 +43,11 @@ JC_API uint64_t jc_context_active(const struct jc_context *context);
 struct jc_safe_point_params {
     size_t size;          // sizeof(struct jc_safe_point_params), or 0
     uint64_t generation;  // up to which to load; 0: the newest
-    // CUstream (cudaStream_t), NULL for the legacy default stream: all streams of the device that
-    // work was given to. A load waits for every one that is busy, named or not, for as long as that
-    // is busy, whatever the budget; and launches into the device wait with it
+    // CUstream (cudaStream_t): all streams of the device that work was given to. NULL is the legacy
+    // default stream, which says for all streams but non-blocking ones whether they are busy (seen
+    // on an H200 with driver 580); of those each has to be named. A load waits for every stream
+    // that is busy, named or not, for as long as it is, whatever the budget; and launches into the
+    // device wait with it
     void *const *streams;
     size_t num_streams;
     uint64_t budget_ns; // how long it may take, waiting for the streams included; 0: 5 milliseconds

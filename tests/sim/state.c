@@ -155,22 +155,32 @@ static void wait_for_change(struct sim_device *device)
     device->blocked--;
 }
 
-bool sim_is_busy(const struct sim_device *device)
+// Whether a stream of its own is at work, of all of them or of those that are not non-blocking.
+static bool has_busy_stream(const struct sim_device *device, bool blocking)
 {
-    if (device->busy || device->default_busy)
-        return true;
-    for (const struct object *object = sim.objects; object; object = object->next)
+    for (const struct object *object = sim.objects; object; object = object->next) {
+        const struct CUstream_st *stream = (const struct CUstream_st *) object;
         if (object->kind == OBJECT_STREAM && object->context == &device->context
-            && object->generation == device->context.generation
-            && ((const struct CUstream_st *) object)->busy)
+            && object->generation == device->context.generation && stream->busy
+            && !(blocking && stream->non_blocking))
             return true;
+    }
     return false;
 }
 
+bool sim_is_busy(const struct sim_device *device)
+{
+    return device->busy || device->default_busy || has_busy_stream(device, false);
+}
+
+// The legacy default stream is, for a query, as long as one is that waits for it: so it was seen on
+// an H200 with driver 580.
 bool sim_is_stream_busy(const struct sim_device *device, const struct CUstream_st *stream,
                         bool legacy)
 {
-    return device->busy || (stream ? stream->busy : legacy && device->default_busy);
+    if (stream)
+        return device->busy || stream->busy;
+    return device->busy || (legacy && (device->default_busy || has_busy_stream(device, true)));
 }
 
 void sim_wait_idle(struct sim_device *device)
