@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cache/clock.h"
@@ -363,16 +362,15 @@ static uint64_t due_ns(struct jc_backlog *backlog)
 // does no harm.
 static void wait_for_post(struct jc_backlog *backlog, uint64_t until_ns)
 {
-    struct timespec until;
     uint64_t now = jc_now_ns();
     if (until_ns == UINT64_MAX) {
         sem_wait(&backlog->posted);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &until);
-    uint64_t ns = (uint64_t) until.tv_nsec + (until_ns > now ? until_ns - now : 0);
-    until.tv_sec += (time_t) (ns / UINT64_C(1000000000));
-    until.tv_nsec = (long) (ns % UINT64_C(1000000000));
+    uint64_t left_ns = until_ns > now ? until_ns - now : 0;
+    // Rounded up: too early it would only wait again.
+    const struct timespec until =
+        jc_timespec((jc_now_unix_ms() + 1) * UINT64_C(1000000) + left_ns);
     sem_timedwait(&backlog->posted, &until);
 }
 
