@@ -1,10 +1,10 @@
 // A fleet: many errands under way together, as many as the compiler has a use for.
 //
-// Whoever has variants to bring (a prewarm, a kernel's warm-up) hands them out one by one, and is
-// told what became of each, in the order in which they come back. What others compile is put aside
-// and asked for every few milliseconds; where no descriptor is left for one more, fewer are under
-// way; and while NVRTC is being found the caller is called. One variant is a fleet of one, see
-// jc_source_obtain.
+// Whoever has variants to bring (a prewarm, a kernel's warm-up, the backlog) hands them out one by
+// one, and is told what became of each, in the order in which they come back. What others compile
+// is put aside and asked for every few milliseconds; where no descriptor is left for one more,
+// fewer are under way; and while NVRTC is being found the caller is called. One variant is a fleet
+// of one, see jc_source_obtain.
 
 #ifndef JC_FLEET_H
 #define JC_FLEET_H
