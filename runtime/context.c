@@ -14,6 +14,7 @@
 #include "runtime/launch/backlog.h"
 #include "runtime/launch/device.h"
 #include "runtime/launch/recorder.h"
+#include "runtime/stats/run.h"
 #include "runtime/template/template.h"
 
 #define DEFAULT_TIMEOUT_NS UINT64_C(300000000000)
@@ -65,6 +66,28 @@ static enum jc_result keep_compiler_params(struct jc_context *context,
     if ((nvrtc && !context->nvrtc) || (worker && !context->worker))
         return jc_fail_memory(error);
     return JC_OK;
+}
+
+// Under a profiler that asks for it, names are given without being asked for.
+static void keep_watch(struct jc_context *context, const struct jc_context_params *params,
+                       const struct jc_environment *environment)
+{
+    const char *profiler = secure_getenv("NVTX_INJECTION64_PATH");
+    context->sample = (unsigned) first_number(params->sample, environment->sample, 0);
+    context->sync = params->sync || environment->sync;
+    context->nvtx = params->nvtx || environment->nvtx ||
+                    (profiler && *profiler && !environment->no_nvtx);
+}
+
+static enum jc_result make_run(struct jc_context *context, const struct jc_context_params *params,
+                               const struct jc_environment *environment, struct jc_error *error)
+{
+    const struct jc_run_params run = {
+        .context = context,
+        .folder = first_of(params->stats, environment->stats),
+        .events = params->events,
+    };
+    return jc_run_create(&run, &context->run, error);
 }
 
 static enum jc_result make_parts(struct jc_context *context, struct jc_error *error)
@@ -129,9 +152,12 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
     if (environment.has_log)
         context->log.level = environment.log;
     keep_policies(context, &params, &environment);
+    keep_watch(context, &params, &environment);
     result = keep_compiler_params(context, &params, &environment, error);
     if (result == JC_OK)
         result = open_cache(context, &params, &environment, error);
+    if (result == JC_OK)
+        result = make_run(context, &params, &environment, error);
     if (result == JC_OK)
         result = make_parts(context, error);
     const char *record = first_of(params.record, environment.record);
@@ -161,6 +187,7 @@ void jc_context_destroy(struct jc_context **out)
     *out = NULL;
     jc_backlog_destroy(&context->backlog);
     jc_recorder_destroy(&context->recorder);
+    jc_run_destroy(&context->run);
     for (struct jc_device *device = context->devices, *next; device; device = next) {
         next = device->next;
         jc_device_destroy(&device);

@@ -57,6 +57,11 @@ struct jc_context {
     struct jc_driver driver; // without a library until it is needed
     struct jc_device *devices;
 
+    struct jc_run *run; // what is counted; has locks of its own
+    unsigned sample; // one launch of so many of a thread is timed; 0: none
+    bool sync;       // each launch waits for the GPU
+    bool nvtx;       // launches and what holds them up are named to a profiler
+
     struct jc_recorder *recorder; // NULL: nothing is recorded
     struct jc_backlog *backlog;
 

@@ -167,6 +167,26 @@ static enum jc_result read_seal(struct jc_environment *environment, struct jc_er
     return result;
 }
 
+static enum jc_result read_sample(struct jc_environment *environment, struct jc_error *error)
+{
+    const char *value = value_of("JITCACHE_SAMPLE"), *at = value;
+    uint64_t number;
+    if (!value)
+        return JC_OK;
+    if (!read_digits(&at, &number) || *at || number > UINT_MAX)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_SAMPLE is '%s'; it takes a number"
+                       " of launches, of which one is timed, or 0 for none", value);
+    environment->sample = (unsigned) number;
+    return JC_OK;
+}
+
+static enum jc_result read_nvtx(struct jc_environment *environment, struct jc_error *error)
+{
+    enum jc_result result = read_switch("JITCACHE_NVTX", &environment->nvtx, error);
+    environment->no_nvtx = result == JC_OK && value_of("JITCACHE_NVTX") && !environment->nvtx;
+    return result;
+}
+
 enum jc_result jc_environment_read(struct jc_environment *environment, struct jc_error *error)
 {
     *environment = (struct jc_environment){
@@ -175,6 +195,7 @@ enum jc_result jc_environment_read(struct jc_environment *environment, struct jc
         .nvrtc = value_of("JITCACHE_NVRTC"),
         .worker = value_of("JITCACHE_WORKER"),
         .record = value_of("JITCACHE_RECORD"),
+        .stats = value_of("JITCACHE_STATS"),
         .secure = getauxval(AT_SECURE) != 0,
     };
     enum jc_result result = read_switch("JITCACHE_DISABLE", &environment->disable, error);
@@ -196,5 +217,11 @@ enum jc_result jc_environment_read(struct jc_environment *environment, struct jc
         result = read_policy(environment, error);
     if (result == JC_OK)
         result = read_seal(environment, error);
+    if (result == JC_OK)
+        result = read_sample(environment, error);
+    if (result == JC_OK)
+        result = read_switch("JITCACHE_SYNC", &environment->sync, error);
+    if (result == JC_OK)
+        result = read_nvtx(environment, error);
     return result;
 }

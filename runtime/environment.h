@@ -14,6 +14,7 @@ struct jc_environment {
     const char *nvrtc;  // JITCACHE_NVRTC
     const char *worker; // JITCACHE_WORKER
     const char *record; // JITCACHE_RECORD
+    const char *stats;  // JITCACHE_STATS
     bool disable;       // JITCACHE_DISABLE
     bool read_only;     // JITCACHE_READONLY
     bool trust_group;   // JITCACHE_TRUST
@@ -23,6 +24,9 @@ struct jc_environment {
     uint64_t compile_timeout_ns; // JITCACHE_COMPILE_TIMEOUT
     enum jc_policy policy; // JITCACHE_POLICY; JC_POLICY_DEFAULT: not set
     enum jc_seal seal;     // JITCACHE_SEAL; JC_SEAL_DEFAULT: not set
+    unsigned sample;       // JITCACHE_SAMPLE; 0: not set
+    bool sync;             // JITCACHE_SYNC
+    bool nvtx, no_nvtx;    // JITCACHE_NVTX is 1, or 0
     bool has_log;       // JITCACHE_LOG is set
     enum jc_log_level log;
     bool secure; // the program runs set-user-ID or set-group-ID: nothing was read

@@ -14,6 +14,7 @@
 #define JITCACHE_CONTEXT_H
 
 #include <jitcache/cache.h>
+#include <jitcache/event.h>
 #include <jitcache/plan.h>
 #include <jitcache/policy.h>
 
@@ -53,6 +54,19 @@ struct jc_context_params {
     // JITCACHE_RECORD: a manifest to write down what kernels are made and what calls want of them,
     // for `jitcache prewarm` to replay; see docs/manifest.md. Several processes may write one file.
     const char *record;
+    // JITCACHE_STATS: the folder to publish statistics in, or "off"; see stats.h
+    const char *stats;
+    const struct jc_event_sink *events; // copied; NULL: none
+    // JITCACHE_SAMPLE: every so many launches of a thread one is timed; 0: none. For the tail in
+    // stats.h; such a launch reads the clock twice
+    unsigned sample;
+    // JITCACHE_SYNC=1: for finding faults. Each launch waits until the GPU has done it, and one
+    // that fails names the kernel, its variant and what the call passed. Not in captures
+    bool sync;
+    // JITCACHE_NVTX: 1 names launches, compiles, loads and safe points to NVIDIA's profilers; each
+    // launch with its variant. Without it that is done under a profiler alone, which sets
+    // NVTX_INJECTION64_PATH; 0: never
+    bool nvtx;
 };
 #ifndef __cplusplus
 #define jc_context_params(...) \

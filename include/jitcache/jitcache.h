@@ -7,10 +7,12 @@
 //   lint.h      what is wrong with a template though it compiles
 //   cache.h     what is kept on disk
 //   policy.h    what a call does whose variant is not loaded; the seal
+//   event.h     what a context does, told as it happens
 //   context.h   cache, toolchain and compile worker together; prewarm
 //   device.h    the CUDA driver and its GPUs
 //   kernel.h    what a program holds and launches
 //   safe_point.h  when variants made in the background are loaded, and begin to serve
+//   stats.h     what was launched, compiled, loaded and waited for
 //
 // Every struct jc_..._params has zero as the default of each field. In C a macro of the same name
 // makes one in place, jc_template_params(.file = "k.cu"); C++ has no such literal: there, zero the
@@ -23,12 +25,14 @@
 #include <jitcache/cache.h>
 #include <jitcache/context.h>
 #include <jitcache/device.h>
+#include <jitcache/event.h>
 #include <jitcache/kernel.h>
 #include <jitcache/lint.h>
 #include <jitcache/plan.h>
 #include <jitcache/policy.h>
 #include <jitcache/result.h>
 #include <jitcache/safe_point.h>
+#include <jitcache/stats.h>
 #include <jitcache/template.h>
 
 #ifdef __cplusplus

@@ -555,7 +555,10 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         result = jc_backlog_start(context->backlog, error);
     if (result == JC_OK)
         result = fill(kernel, &params, error);
+    if (result == JC_OK)
+        result = jc_run_join(context->run, kernel, &kernel->member, error);
     if (result == JC_OK) {
+        kernel->tally = kernel->member.cell;
         announce(kernel);
         *out = kernel;
     } else {
@@ -573,8 +576,10 @@ void jc_kernel_destroy(struct jc_kernel **out)
     *out = NULL;
     struct jc_context *context = kernel->device->context;
     jc_backlog_forget(context->backlog, kernel);
-    if (kernel->is_counted)
+    if (kernel->is_counted) {
         atomic_fetch_sub_explicit(&context->num_kernels, 1, memory_order_relaxed);
+        jc_run_leave(context->run, &kernel->member);
+    }
     jc_source_finish(&kernel->source);
     jc_origin_finish(&kernel->origin);
     jc_storm_finish(&kernel->storm);

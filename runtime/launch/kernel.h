@@ -14,6 +14,7 @@
 #include "storm.h"
 #include "table.h"
 #include "runtime/source.h"
+#include "runtime/stats/run.h"
 
 // A loaded variant. Immutable once it is in its kernel's list. What launches read of it, the shape,
 // comes first; it lies at a multiple of JC_LINE.
@@ -40,6 +41,7 @@ struct jc_kernel {
     // Together with the table's root and what the scheme begins with: the line that launches read.
     int (*launch)(const struct jc_cu_launch_config *config, CUfunction function, void **arguments,
                   void **extra); // the driver's cuLaunchKernelEx
+    struct jc_tally_cell *tally;
     struct jc_scheme scheme;
 
     struct jc_arena arena;
@@ -49,7 +51,8 @@ struct jc_kernel {
     struct jc_source source;
     struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
-    bool is_counted; // among its context's
+    struct jc_member member; // of its context's run
+    bool is_counted; // among its context's, and a member
     bool leaving;    // it is about to be destroyed; guarded by the generations' mutex
 
     // Held while a variant is loaded and listed, so that each is once; not while it is looked for

@@ -1,0 +1,4 @@
+#include "bulletin.h"
+
+extern int jc_bulletin_stub;
+int jc_bulletin_stub;

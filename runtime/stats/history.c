@@ -1,0 +1,4 @@
+#include "history.h"
+
+extern int jc_history_stub;
+int jc_history_stub;

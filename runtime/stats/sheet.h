@@ -1,0 +1,137 @@
+// Sheets: the numbers of one run, or of several added up.
+//
+// A run is a context of a process, from its first count on. Its sheet is what it publishes, and what
+// the history has of all that have ended. Kernels are told apart by name and device.
+//
+// Beside the totals a sheet has spans: what was counted in one minute, and, of what is older, in a
+// quarter of an hour, an hour, a day, so that one can ask what was counted since some time. Spans
+// begin at multiples of their width, in Unix time; so those of several runs add up, and one that is
+// wider covers whole ones that are narrower.
+//
+// Threads: one at a time.
+
+#ifndef JC_SHEET_H
+#define JC_SHEET_H
+
+#include <jitcache/stats.h>
+
+#include "runtime/compile/buffer.h"
+
+// What is kept of an argument that varies: hashes of its states, so that several runs can be added
+// up without counting one twice.
+#define JC_SHEET_STATES 1024
+#define JC_SHEET_EXAMPLES 8
+#define JC_SHEET_EVENTS 2048
+
+struct jc_sheet_argument {
+    char *name;
+    bool is_parameter, stopped, more;
+    uint32_t *states; // ascending, each once
+    size_t num_states;
+    char *examples[JC_SHEET_EXAMPLES];
+    size_t num_examples;
+    char *file, *replacement, *advice;
+    unsigned line;
+};
+
+struct jc_sheet_kernel {
+    char *name;
+    int device;
+    struct jc_counts total, sealed;
+    uint64_t kernels, variants, stand_ins; // of running processes
+    uint64_t asked, first_asked_ms, last_asked_ms;
+    struct jc_sheet_argument *varying;
+    size_t num_varying;
+    uint64_t samples[JC_STATS_SAMPLES];
+};
+
+// What one kernel counted in one span.
+struct jc_sheet_entry {
+    char *name;
+    int device;
+    struct jc_counts total, sealed;
+};
+
+struct jc_sheet_span {
+    uint64_t start_ms, width_ms;
+    struct jc_sheet_entry *entries;
+    size_t num_entries;
+};
+
+struct jc_sheet_event {
+    struct jc_event event; // its strings are the sheet's
+    int pid;
+};
+
+// Zero is an empty one. Every array is grown by powers of two; strings are the sheet's own.
+struct jc_sheet {
+    char id[33];  // of the run, 32 hexadecimal digits; "" where several are added up
+    uint64_t cache[2]; // device and inode number of the cache's folder; 0, 0: it has none
+    int pid;
+    char *command, *host;
+    char seal[8];
+    uint64_t start_ms, seen_ms;
+    struct jc_process_counts process;
+    struct jc_sheet_kernel *kernels; // in the order in which they came
+    size_t num_kernels;
+    struct jc_sheet_span *spans; // ascending by start
+    size_t num_spans;
+    struct jc_sheet_event *events; // oldest first; the last JC_SHEET_EVENTS
+    size_t num_events;
+    bool failed; // memory ran out: what is there is not whole. Asked once, at the end
+};
+
+void jc_sheet_finish(struct jc_sheet *sheet);
+
+// The kernel of that name on that device, made if it is not there. NULL: out of memory, and
+// `failed` is set. The pointer holds until the next kernel is made.
+struct jc_sheet_kernel *jc_sheet_kernel(struct jc_sheet *sheet, const char *name, int device);
+
+// Adds a state that an argument took. `example` is how people write it. Makes the argument if it is
+// not there; the caller fills in the rest of it. NULL: out of memory.
+struct jc_sheet_argument *jc_sheet_argument(struct jc_sheet *sheet, struct jc_sheet_kernel *kernel,
+                                            const char *name);
+void jc_sheet_add_state(struct jc_sheet *sheet, struct jc_sheet_argument *argument, uint32_t hash,
+                        const char *example);
+
+void jc_sheet_add_event(struct jc_sheet *sheet, const struct jc_event *event, int pid);
+
+// Notes that a kernel counted so much at that time; older spans become wider as time goes by.
+void jc_sheet_add_span(struct jc_sheet *sheet, uint64_t now_ms, const char *name, int device,
+                       const struct jc_counts *total, const struct jc_counts *sealed);
+
+// Brings spans to the width that their age at `now_ms` has.
+void jc_sheet_age(struct jc_sheet *sheet, uint64_t now_ms);
+
+// Adds another sheet: totals, spans, events, states. Of running processes only where `running`.
+void jc_sheet_add(struct jc_sheet *sheet, const struct jc_sheet *other, bool running);
+
+// Takes away what an earlier sheet of the same run had. Arguments that asked for nothing since then
+// go, and events that came before it.
+void jc_sheet_subtract(struct jc_sheet *sheet, const struct jc_sheet *earlier);
+
+// Leaves what was counted since then, and says when that begins. Arguments, events likewise.
+void jc_sheet_since(struct jc_sheet *sheet, uint64_t *since_ms);
+
+void jc_counts_add(struct jc_counts *counts, const struct jc_counts *other);
+void jc_counts_subtract(struct jc_counts *counts, const struct jc_counts *other); // never below 0
+bool jc_counts_are_zero(const struct jc_counts *counts);
+
+// --- as text
+
+// Lines of `name value`, strings quoted and escaped, and behind them a line with the digest of all
+// others. docs/design.md has the reasons. `*buffer` says whether it failed.
+void jc_sheet_write(const struct jc_sheet *sheet, struct jc_buffer *buffer);
+
+// Reads that. What is not known is passed over, so that a later version may say more.
+// JC_ERROR_UNSUPPORTED: of another version of the format. JC_ERROR_CORRUPT: it is none, is cut off
+// or changed; the text says where. JC_ERROR_OUT_OF_MEMORY. On failure the sheet is empty.
+enum jc_result jc_sheet_read(struct jc_sheet *sheet, const char *text, size_t size,
+                             struct jc_error *error);
+
+// Makes the public form of it: `*stats` is a copy, with everything in one arena, and zero where a
+// sheet does not know (processes, folder, times).
+enum jc_result jc_sheet_publish(const struct jc_sheet *sheet, struct jc_stats **stats,
+                                struct jc_error *error);
+
+#endif
