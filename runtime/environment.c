@@ -174,8 +174,8 @@ static enum jc_result read_sample(struct jc_environment *environment, struct jc_
     if (!value)
         return JC_OK;
     if (!read_digits(&at, &number) || *at || number > UINT_MAX)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_SAMPLE is '%s'; it takes a number"
-                       " of launches, of which one is timed, or 0 for none", value);
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "JITCACHE_SAMPLE is '%s'; it takes a"
+                       " number of launches, of which one is timed, or 0 for none", value);
     environment->sample = (unsigned) number;
     return JC_OK;
 }

@@ -3,9 +3,9 @@
 // A launch counts in memory of its thread's own, so that counting is a load and a store and nobody
 // waits for it. Once a second a thread of the library sums up, and publishes what has changed in a
 // small file: in a folder of the user's in memory (/dev/shm), else in the cache's folder; see
-// JITCACHE_STATS in docs/environment.md. A context that is destroyed adds its numbers to the history
-// in the cache's folder. One that was killed leaves its last file, which whoever reads or publishes
-// next adds to the history: what it did in its last second is missing then.
+// JITCACHE_STATS in docs/environment.md. A context that is destroyed adds its numbers to the
+// history in the cache's folder. One that was killed leaves its last file, which whoever reads or
+// publishes next adds to the history: what it did in its last second is missing then.
 //
 // A process counts from its first kernel or compile on. Only files of this user are read.
 
@@ -34,7 +34,8 @@ struct jc_counts {
     uint64_t loads, load_ns, held_ns;   // into a device; in all, and while the driver loaded: then
                                         // all launches of that device's context are held up
     uint64_t loaded_bytes;              // of machine code
-    uint64_t failures, out_of_memory;   // variants that could not be made; for want of device memory
+    uint64_t failures, out_of_memory;   // variants that could not be made; for want of memory of
+                                        // the device
     uint64_t queued, upgraded;          // variants wanted in the background; that serve by now
     uint64_t storms;                    // arguments and parameters that the storm guard stopped
 };
@@ -54,7 +55,7 @@ JC_API const struct jc_count_field *jc_count_fields(size_t *count);
 #define JC_STATS_SAMPLES 48
 JC_API uint64_t jc_stats_sample_bound(size_t bucket);
 
-// An argument, or a parameter that dispatch chooses, that made a kernel compile what was not
+// An argument, or a parameter that dispatch chooses, that made a kernel want what was not
 // planned. `replacement` is what the template is to say in place of the item that begins at `file`,
 // `line`; "" for a parameter, where `advice` alone says what to do.
 struct jc_stats_argument {

@@ -1,5 +1,5 @@
-// Watched launches: what a launch does where its context times samples, waits for the GPU after each
-// launch, or names launches to a profiler. Other launches come by none of this.
+// Watched launches: what a launch does where its context times samples, waits for the GPU after
+// each launch, or names launches to a profiler. Other launches come by none of this.
 
 #ifndef JC_WATCH_H
 #define JC_WATCH_H

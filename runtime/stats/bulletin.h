@@ -4,9 +4,9 @@
 //   FOLDER/ID.stats  its sheet, replaced as a whole by a rename
 //
 // ID is the run's. The folder is the one that JITCACHE_STATS names, else /dev/shm/jitcache-UID,
-// where that is a file system in memory, else `stats` in the cache's folder. It is made 0700, and is
-// not used if it belongs to another user or others may write it. Files of other users, links, and
-// what is larger than 16 MiB are passed over.
+// where that is a file system in memory, else `stats` in the cache's folder. It is made 0700, and
+// is not used if it belongs to another user or others may write it. Files of other users, links,
+// and what is larger than 16 MiB are passed over.
 
 #ifndef JC_BULLETIN_H
 #define JC_BULLETIN_H
@@ -21,8 +21,8 @@ struct jc_bulletins {
     char reason[256]; // why there is none
 };
 
-// Opens the folder, and makes it if `create`. `folder` as in jc_run_params; `cache_dir` may be NULL.
-// JC_ERROR_OUT_OF_MEMORY only.
+// Opens the folder, and makes it if `create`. `folder` as in jc_run_params; `cache_dir` may be
+// NULL. JC_ERROR_OUT_OF_MEMORY only.
 enum jc_result jc_bulletins_open(struct jc_bulletins *bulletins, const char *folder,
                                  const char *cache_dir, bool create);
 void jc_bulletins_finish(struct jc_bulletins *bulletins);

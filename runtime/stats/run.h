@@ -40,8 +40,8 @@ struct jc_member {
     struct jc_tally_cell *cell;
 };
 
-// A kernel is complete, and counts from now on; and it is about to be destroyed: what it has counted
-// stays. Joining gives it its cell before any launch. JC_ERROR_OUT_OF_MEMORY.
+// A kernel is complete, and counts from now on; and it is about to be destroyed: what it has
+// counted stays. Joining gives it its cell before any launch. JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_run_join(struct jc_run *run, struct jc_kernel *kernel, struct jc_member *member,
                            struct jc_error *error);
 void jc_run_leave(struct jc_run *run, struct jc_member *member);

@@ -1,7 +1,7 @@
 // Sheets: the numbers of one run, or of several added up.
 //
-// A run is a context of a process, from its first count on. Its sheet is what it publishes, and what
-// the history has of all that have ended. Kernels are told apart by name and device.
+// A run is a context of a process, from its first count on. Its sheet is what it publishes, and
+// what the history has of all that have ended. Kernels are told apart by name and device.
 //
 // Beside the totals a sheet has spans: what was counted in one minute, and, of what is older, in a
 // quarter of an hour, an hour, a day, so that one can ask what was counted since some time. Spans
