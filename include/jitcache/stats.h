@@ -56,8 +56,8 @@ JC_API const struct jc_count_field *jc_count_fields(size_t *count);
 JC_API uint64_t jc_stats_sample_bound(size_t bucket);
 
 // An argument, or a parameter that dispatch chooses, that made a kernel want what was not
-// planned. `replacement` is what the template is to say in place of the item that begins at `file`,
-// `line`; "" for a parameter, where `advice` alone says what to do.
+// planned. `replacement` is what the template is to say in place of the item that begins at
+// `file`, `line`; "" for a parameter, where `advice` alone says what to do.
 struct jc_stats_argument {
     const char *name;
     bool is_parameter;
