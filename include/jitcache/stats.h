@@ -91,7 +91,8 @@ struct jc_stats_kernel {
 // What else a process counts.
 struct jc_process_counts {
     uint64_t safe_points, safe_point_ns; // that loaded something
-    uint64_t cache_hits, cache_misses, cache_corrupt, cache_timeouts, cache_dropped; // jc_cache_info
+    // As in jc_cache_info; `cache_dropped` are writes.
+    uint64_t cache_hits, cache_misses, cache_corrupt, cache_timeouts, cache_dropped;
     uint64_t events_dropped; // that did not fit into its file any more
 };
 

@@ -14,9 +14,9 @@
 #include "runtime/context.h"
 
 // Adds sheets to the history, each once: a run that is there already is not added again. Waits for
-// the lock, 2 s at most. JC_ERROR_CACHE: there is no folder that can be written, or the lock
-// was not had. JC_ERROR_IO, JC_ERROR_UNSUPPORTED: what is there is of another version, and is left alone.
-// JC_ERROR_OUT_OF_MEMORY. A damaged one is set aside, logged, and begun anew.
+// the lock, 2 s at most. JC_ERROR_CACHE: there is no folder that can be written, or the lock was
+// not had. JC_ERROR_UNSUPPORTED: what is there is of another version, and is left alone.
+// JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A damaged one is set aside, logged, and begun anew.
 enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
                               size_t count, struct jc_error *error);
 
