@@ -15,7 +15,7 @@ enum jc_result jc_fail(struct jc_error *error, enum jc_result result, const char
 // The same for running out of memory, which needs no more words.
 enum jc_result jc_fail_memory(struct jc_error *error);
 
-// What a text says in one line, without what it goes on about: cut off with "..." if it is long.
+// A text of several lines as one, cut off with "..." where it is long.
 #define JC_REPORT_LINE_SIZE 400
 void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE]);
 
