@@ -139,6 +139,7 @@ static inline int runs_live(const char *kernel, uint64_t launches, int told, int
 static inline bool runs_start(struct runs_process *process, const char *kernel, uint64_t launches)
 {
     int told[2], order[2];
+    *process = (struct runs_process){.pid = -1, .told = -1, .order = -1};
     if (pipe2(told, O_CLOEXEC) != 0 || pipe2(order, O_CLOEXEC) != 0)
         return false;
     process->pid = fork();

@@ -495,7 +495,6 @@ void jc_run_destroy(struct jc_run **out)
 {
     struct jc_run *run = *out;
     int saved = errno;
-    *out = NULL;
     if (!run)
         return;
     if (is_ours(run)) {
@@ -503,6 +502,7 @@ void jc_run_destroy(struct jc_run **out)
         if (run->start_ms != 0 && !is_off(run))
             hand_over(run);
     }
+    *out = NULL; // until here the run's thread may ask the context for it
     jc_fork_leave(&run->guest);
     jc_bulletins_finish(&run->bulletins);
     jc_sheet_finish(&run->seen);
