@@ -502,7 +502,6 @@ void jc_run_destroy(struct jc_run **out)
         if (run->start_ms != 0 && !is_off(run))
             hand_over(run);
     }
-    *out = NULL; // until here the run's thread may ask the context for it
     jc_fork_leave(&run->guest);
     jc_bulletins_finish(&run->bulletins);
     jc_sheet_finish(&run->seen);
@@ -514,6 +513,8 @@ void jc_run_destroy(struct jc_run **out)
     pthread_cond_destroy(&run->due);
     free(run->folder);
     free(run);
+    // Not before: the thread may be reading, and finds the run by its context.
+    *out = NULL;
     errno = saved;
 }
 
