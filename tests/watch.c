@@ -489,8 +489,8 @@ static void a_text_that_is_too_long_ends_in_dots(void **state)
     char *at = source;
     at += sprintf(at, "/*jitcache\nkernel: wide\narguments:\n");
     for (int i = 0; i < NUM; i++)
-        at += sprintf(at, "  - {name: a_rather_long_name_of_an_argument_%d, type: i32, facets: []}\n",
-                      i);
+        at += sprintf(at, "  - {name: a_rather_long_name_of_an_argument_%d, type: i32,"
+                      " facets: []}\n", i);
     at += sprintf(at, "launch: {block: 32}\n*/\nextern \"C\" __global__ void wide(");
     for (int i = 0; i < NUM; i++) {
         at += sprintf(at, "%sint a%d", i > 0 ? ", " : "", i);
