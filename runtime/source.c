@@ -9,6 +9,7 @@
 #include "outcome.h"
 #include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
+#include "runtime/launch/range.h"
 #include "runtime/template/description.h"
 #include "runtime/template/frontmatter.h"
 
@@ -222,6 +223,8 @@ static enum jc_result take_code(struct jc_obtained *obtained)
         return JC_ERROR_NOT_FOUND;
     obtained->cubin = record->payload;
     obtained->cubin_size = record->payload_size;
+    obtained->effort.found = true;
+    obtained->effort.saved_ns = record->cost_ns;
     return JC_OK;
 }
 
@@ -261,6 +264,18 @@ void jc_obtained_finish(struct jc_obtained *obtained)
     jc_job_answer_finish(&obtained->answer);
     free(obtained->symbol_copy);
     *obtained = (struct jc_obtained){0};
+}
+
+void jc_obtained_count(const struct jc_obtained *obtained, struct jc_counts *counts)
+{
+    const struct jc_effort *effort = &obtained->effort;
+    counts->disk_hits += effort->found;
+    counts->saved_ns += effort->saved_ns;
+    counts->compiles += obtained->compiled;
+    counts->compile_ns += obtained->compiled ? effort->compile_ns : 0;
+    counts->queue_ns += effort->queue_ns;
+    counts->waits += effort->awaited;
+    counts->wait_ns += effort->wait_ns;
 }
 
 // Makes the keys of the variants. Those that have none are left to jc_source_obtain.
@@ -354,8 +369,21 @@ static bool receive(void *user, const struct jc_arrival *arrival)
         *arrival->obtained = (struct jc_obtained){0};
     } else {
         order->result = jc_arrival_fail(arrival, order->error);
+        order->obtained->effort = arrival->effort;
     }
     return true;
+}
+
+static void begin_range(const struct jc_source *source,
+                        const struct jc_specialization *specialization)
+{
+    char line[JC_RANGE_LINE_SIZE];
+    if (!source->context->nvtx)
+        return;
+    char *text = jc_specialization_text(specialization);
+    jc_range_line(text ? text : "", line);
+    free(text);
+    jc_range_begin("obtain %s%s", source->tmpl->name, line);
 }
 
 enum jc_result jc_source_obtain(struct jc_source *source,
@@ -378,6 +406,9 @@ enum jc_result jc_source_obtain(struct jc_source *source,
     };
     struct jc_fleet fleet;
     *obtained = (struct jc_obtained){0};
+    begin_range(source, specialization);
     jc_fleet_run(&fleet, &params);
+    if (source->context->nvtx)
+        jc_range_end();
     return order.result;
 }

@@ -9,6 +9,7 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
+#include "range.h"
 #include "runtime/context.h"
 
 #define FIRST_SLOTS 16
@@ -336,18 +337,34 @@ static enum jc_result refuse(const struct jc_device *device, const struct jc_mod
                           params->symbol, device->info.ordinal, device->info.name);
 }
 
+static int load_module(const struct jc_driver *driver, const struct jc_module_params *params,
+                       struct jc_module *module)
+{
+    uint64_t start_ns = jc_now_ns();
+    int status = driver->cuModuleLoadData(&module->module, params->cubin);
+    module->held_ns = jc_now_ns() - start_ns;
+    if (status != JC_CU_SUCCESS)
+        module->module = NULL;
+    return status;
+}
+
+static int load_function(const struct jc_driver *driver, struct jc_module *module)
+{
+    uint64_t start_ns = jc_now_ns();
+    int status = driver->cuFuncLoad(module->function);
+    module->held_ns += jc_now_ns() - start_ns;
+    return status;
+}
+
 // Loads and takes the function, now rather than at its first launch: the driver is lazy otherwise.
 static int load_code(const struct jc_driver *driver, const struct jc_module_params *params,
                      struct jc_module *module)
 {
-    int status = driver->cuModuleLoadData(&module->module, params->cubin);
-    if (status != JC_CU_SUCCESS) {
-        module->module = NULL;
-        return status;
-    }
-    status = driver->cuModuleGetFunction(&module->function, module->module, params->symbol);
+    int status = load_module(driver, params, module);
+    if (status == JC_CU_SUCCESS)
+        status = driver->cuModuleGetFunction(&module->function, module->module, params->symbol);
     if (status == JC_CU_SUCCESS && driver->cuFuncLoad)
-        status = driver->cuFuncLoad(module->function);
+        status = load_function(driver, module);
     return status;
 }
 
@@ -513,6 +530,15 @@ static bool is_enough(const struct jc_device *device, const struct jc_module *mo
         && (module->large_cluster || !params->large_cluster);
 }
 
+static void begin_range(const struct jc_device *device, const struct jc_module_params *params)
+{
+    char key[JC_KEY_STRING_SIZE];
+    if (!device->context->nvtx)
+        return;
+    jc_key_format(&params->key, key);
+    jc_range_begin("load %s %.8s", params->tmpl->name, key);
+}
+
 enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_params *params,
                               const struct jc_module **module, bool *fresh, uint64_t *elapsed_ns,
                               struct jc_error *error)
@@ -531,7 +557,10 @@ enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_p
         *module = loaded;
     } else {
         uint64_t start = jc_now_ns();
+        begin_range(device, params);
         result = add_module(device, params, loaded, module, error);
+        if (device->context->nvtx)
+            jc_range_end();
         *elapsed_ns = jc_now_ns() - start;
         *fresh = result == JC_OK && !loaded;
     }

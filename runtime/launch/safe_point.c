@@ -9,6 +9,7 @@
 #include "cache/params.h"
 #include "cache/report.h"
 #include "device.h"
+#include "range.h"
 #include "runtime/context.h"
 
 #define DEFAULT_BUDGET_NS UINT64_C(5000000)
@@ -247,12 +248,29 @@ static enum jc_result load_and_activate(struct jc_context *context, struct jc_de
     };
     bool is_endless = visit.budget_ns > UINT64_MAX - visit.start_ns;
     visit.until_ns = is_endless ? UINT64_MAX : visit.start_ns + visit.budget_ns;
+    if (context->nvtx)
+        jc_range_begin("safe point, device %d", device->info.ordinal);
     result = visit_device(&visit, error);
+    if (context->nvtx)
+        jc_range_end();
     report->left = jc_generations_left(visit.generations, device, visit.generation);
     report->elapsed_ns = elapsed_ns(&visit);
     if (result == JC_OK && params->activate)
         result = activate(context->backlog, visit.generation, error);
     return result;
+}
+
+// Counts and tells one that loaded something.
+static void tell_visit(const struct jc_context *context, const struct jc_device *device,
+                       const struct jc_safe_point_report *report)
+{
+    if (report->loaded == 0)
+        return;
+    jc_run_count_safe_point(context->run, report->elapsed_ns);
+    jc_run_tell(context->run, &(struct jc_event){
+        .kind = JC_EVENT_SAFE_POINT, .device = device->info.ordinal, .kernel = "",
+        .specialization = "", .text = "", .elapsed_ns = report->elapsed_ns,
+        .count = report->loaded});
 }
 
 enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_device *device,
@@ -276,6 +294,7 @@ enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_devic
     int saved = errno, cancelled;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
     result = load_and_activate(context, device, &params, report, error);
+    tell_visit(context, device, report);
     pthread_setcancelstate(cancelled, NULL);
     errno = saved;
     return result;

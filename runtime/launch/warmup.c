@@ -9,6 +9,7 @@
 #include "cache/clock.h"
 #include "cache/report.h"
 #include "entry.h"
+#include "range.h"
 #include "recorder.h"
 #include "runtime/context.h"
 #include "runtime/fleet.h"
@@ -109,17 +110,18 @@ static void settle(struct warmup *warmup, const struct lack *lack,
     const struct jc_variant *loaded;
     struct jc_error error;
     enum jc_result result =
-        jc_kernel_settle(warmup->kernel, &variant, JC_OK, obtained, &loaded, &error);
+        jc_kernel_settle(warmup->kernel, &variant, obtained, &loaded, &error);
     warmup->made |= result == JC_OK;
     note(warmup, lack->number, result, loaded, &error);
 }
 
-static void give_up(struct warmup *warmup, const struct lack *lack, enum jc_result result,
-                    const struct jc_error *error)
+// `effort` may be NULL.
+static void give_up(struct warmup *warmup, const struct lack *lack,
+                    const struct jc_specialization *of, enum jc_result result,
+                    const struct jc_effort *effort, const struct jc_error *error)
 {
     struct jc_variant *variant = lack->variant;
-    const struct jc_variant *none;
-    jc_kernel_settle(warmup->kernel, &variant, result, NULL, &none, NULL);
+    jc_kernel_drop(warmup->kernel, &variant, of, result, effort, error);
     note(warmup, lack->number, result, NULL, error);
 }
 
@@ -130,7 +132,8 @@ static void postpone(struct warmup *warmup, const struct lack *lack)
         struct lack *grown = realloc(warmup->lacks, max * sizeof(*grown));
         struct jc_error error;
         if (!grown) {
-            give_up(warmup, lack, jc_fail_memory(&error), &error);
+            give_up(warmup, lack, &lack->variant->specialization, jc_fail_memory(&error), NULL,
+                    &error);
             return;
         }
         warmup->lacks = grown;
@@ -146,6 +149,7 @@ static void load_or_postpone(struct warmup *warmup, const struct jc_specializati
     struct lack lack = {.number = warmup->report->planned++};
     struct jc_error error;
     const struct jc_variant *loaded = jc_kernel_find(warmup->kernel, of);
+    jc_kernel_plan(warmup->kernel, of);
     if (loaded) {
         note(warmup, lack.number, JC_OK, loaded, NULL);
         return;
@@ -154,7 +158,7 @@ static void load_or_postpone(struct warmup *warmup, const struct jc_specializati
     if (result == JC_OK)
         result = jc_variant_create(warmup->kernel, of, &lack.variant, &error);
     if (result != JC_OK)
-        give_up(warmup, &lack, result, &error);
+        give_up(warmup, &lack, of, result, NULL, &error);
     else if (obtained->cubin)
         settle(warmup, &lack, obtained);
     else
@@ -203,7 +207,8 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         warmup->report->compiled += arrival->obtained->compiled;
         settle(warmup, lack, arrival->obtained);
     } else {
-        give_up(warmup, lack, jc_arrival_fail(arrival, &error), &error);
+        enum jc_result result = jc_arrival_fail(arrival, &error);
+        give_up(warmup, lack, arrival->task->specialization, result, &arrival->effort, &error);
     }
     return true;
 }
@@ -261,6 +266,7 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
         return result;
     int saved = errno;
     uint64_t start_ns = jc_now_ns();
+    bool nvtx = kernel->device->context->nvtx;
     struct jc_plan *plan;
     result = jc_plan_create(
         kernel->tmpl, jc_plan_params(.parameters = kernel->parameters,
@@ -268,7 +274,11 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
                                      .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
         &plan, error);
     if (result == JC_OK) {
+        if (nvtx)
+            jc_range_begin("warm up %s", kernel->tmpl->name);
         result = warm(kernel, plan, report, error);
+        if (nvtx)
+            jc_range_end();
         jc_recorder_warmup(kernel->device->context->recorder, kernel);
     }
     jc_plan_destroy(&plan);
