@@ -25,6 +25,12 @@ void jc_columns_add(struct jc_columns *table, const char *format, ...) JC_FORMAT
 // Prints it behind `indent` blanks, two blanks between columns, none at the end of a line.
 void jc_columns_print(const struct jc_columns *table, size_t indent);
 
+// The same on a screen, with the headings set off. Where it is too narrow for a line, each row
+// becomes some: its first cell, and below it the others, each behind its heading; those that are
+// empty, "0" or "-" are left out then.
+struct jc_screen;
+void jc_columns_show(const struct jc_columns *table, const struct jc_screen *screen);
+
 void jc_columns_finish(struct jc_columns *table);
 
 #endif

@@ -185,6 +185,14 @@ class Completion(harness.Case):
         self.assertEqual(self.bash("jitcache", "ls", "--kind", "="), set(kinds))
         self.assertEqual(self.bash("jitcache", "ls", "--kind=va"), {"--kind=variant"})
 
+    def test_a_value_that_may_be_left_out_is_one_behind_an_equals_sign_alone(self):
+        self.offered("jitcache stats --color ", ["auto", "always", "never"])
+        self.assertEqual(self.bash("jitcache", "stats", "--openmetrics", "=", "ker"), {"<default>"})
+        self.assertEqual(self.bash("jitcache", "stats", "--openmetrics=ker"),
+                         {"--openmetrics=kernel.cu"})
+        self.assertEqual(self.bash("jitcache", "stats", "--openmetrics", ""), set())
+        self.assertIn("--since", self.bash("jitcache", "stats", "--watch", "--"))
+
     def test_files_are_offered_where_files_are_wanted(self):
         self.assertEqual(self.bash("jitcache", "plan", ""), {"<default>"})
         self.assertEqual(self.bash("jitcache", "ls", "--dir", "a"), {"<dirnames>"})
