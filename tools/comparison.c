@@ -276,7 +276,7 @@ void jc_comparison_finish(struct jc_comparison *comparison)
     *comparison = (struct jc_comparison){0};
 }
 
-// --- how far it is --------------------------------------------------------------------------------
+// --- how far it is -------------------------------------------------------------------------------
 
 static bool is_facet(const struct jc_line *line)
 {

@@ -53,6 +53,9 @@ def check_files(root, prefix):
     wanted += [prefix / path.relative_to(root) for path in (root / "include").rglob("*.h")]
     wanted += [templates / path.name for path in (root / "templates").glob("*.cu*")]
     wanted += [prefix / "share/man/man1" / path.name for path in (root / "man").glob("*.1")]
+    wanted += [prefix / "share" / name for name in (
+        "bash-completion/completions/jitcache", "zsh/site-functions/_jitcache",
+        "fish/vendor_completions.d/jitcache.fish")]
     missing = [str(path) for path in wanted if not path.exists()]
     if missing:
         sys.exit("not installed: " + ", ".join(missing))
