@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +9,11 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
+#include "counting.h"
 #include "device.h"
 #include "entry.h"
 #include "recorder.h"
+#include "runtime/thread.h"
 #include "variant.h"
 
 #define RETRY_NS UINT64_C(1000000000)
@@ -115,13 +115,21 @@ static void tell_sealed(const struct jc_backlog *backlog, const struct jc_wish *
     jc_buffer_finish(&line);
 }
 
+static void tell_missed(const struct jc_wish *wish)
+{
+    char *text = jc_specialization_text(&wish->specialization);
+    jc_kernel_tell(wish->kernel,
+                   &(struct jc_event){.kind = JC_EVENT_SEALED_MISS, .specialization = text});
+    free(text);
+}
+
 // Counts and tells that a variant cannot be made. It is taken; NULL: there was no memory for it.
 static void fail(struct jc_kernel *kernel, const struct jc_specialization *of,
-                 struct jc_variant **variant, enum jc_result result, const struct jc_error *error)
+                 struct jc_variant **variant, enum jc_result result,
+                 const struct jc_effort *effort, const struct jc_error *error)
 {
-    const struct jc_variant *none;
     jc_kernel_give_up(kernel, of, error);
-    jc_kernel_settle(kernel, variant, result, NULL, &none, NULL);
+    jc_kernel_drop(kernel, variant, of, result, effort, error);
 }
 
 static void want(struct jc_backlog *backlog, const struct jc_wish *wish)
@@ -137,7 +145,7 @@ static void want(struct jc_backlog *backlog, const struct jc_wish *wish)
     if (result == JC_OK)
         result = jc_generations_want(&backlog->generations, kernel, variant, &error);
     if (result != JC_OK)
-        fail(kernel, &wish->specialization, &variant, result, &error);
+        fail(kernel, &wish->specialization, &variant, result, NULL, &error);
 }
 
 // Does what is asked for in a wish, but for what is to be made.
@@ -148,6 +156,8 @@ static void tell_and_record(const struct jc_backlog *backlog, const struct jc_wi
         jc_kernel_tell_storm(wish->kernel);
     if (wish->reasons & JC_WISH_SEALED)
         tell_sealed(backlog, wish, makes);
+    if (wish->reasons & (JC_WISH_SEALED | JC_WISH_TELL))
+        tell_missed(wish);
     if (wish->reasons & JC_WISH_RECORD)
         jc_recorder_call(backlog->context->recorder, wish->kernel, wish->values);
 }
@@ -255,9 +265,9 @@ static void take_over(struct jc_backlog *backlog, struct jc_upgrade *upgrade,
                       struct jc_obtained *obtained)
 {
     // Counted now: it may wait for long, and for nothing.
-    if (obtained->compiled)
-        jc_kernel_count_compile(upgrade->kernel);
+    jc_kernel_count_effort(upgrade->kernel, obtained, upgrade->variant->info.specialization);
     obtained->compiled = false;
+    obtained->effort = (struct jc_effort){0};
     jc_generations_obtain(&backlog->generations, upgrade, obtained);
 }
 
@@ -281,7 +291,8 @@ static void do_without(struct jc_backlog *backlog, struct jc_upgrade *upgrade,
         return;
     }
     // The kernel may go as soon as the upgrade is dropped.
-    fail(upgrade->kernel, &upgrade->variant->specialization, &upgrade->variant, result, &error);
+    fail(upgrade->kernel, &upgrade->variant->specialization, &upgrade->variant, result,
+         &arrival->effort, &error);
     jc_generations_drop(&backlog->generations, upgrade);
 }
 
@@ -339,15 +350,6 @@ static void bring(struct jc_backlog *backlog)
 
 // --- the thread ----------------------------------------------------------------------------------
 
-// The thread that starts it is often bound to a core, for launches; the main thread has what the
-// process was started with, unless it is bound itself.
-static void take_cores_of_process(void)
-{
-    cpu_set_t cores[8]; // more than a kernel can have
-    if (sched_getaffinity(getpid(), sizeof(cores), cores) == 0)
-        sched_setaffinity(0, sizeof(cores), cores);
-}
-
 // When there is something to do although nobody posts.
 static uint64_t due_ns(struct jc_backlog *backlog)
 {
@@ -377,7 +379,7 @@ static void wait_for_post(struct jc_backlog *backlog, uint64_t until_ns)
 static void *run(void *user)
 {
     struct jc_backlog *backlog = user;
-    take_cores_of_process();
+    jc_thread_take_cores();
     while (!is_stopping(backlog)) {
         wait_for_post(backlog, due_ns(backlog));
         look_through(backlog);
@@ -394,18 +396,13 @@ bool jc_backlog_is_ours(const struct jc_backlog *backlog)
     return atomic_load_explicit(&backlog->process, memory_order_acquire) == getpid();
 }
 
-// The thread takes no signal that is meant for the program. The mutex is held.
+// The mutex is held.
 static enum jc_result start_thread(struct jc_backlog *backlog, struct jc_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&backlog->thread, NULL, run, backlog);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = jc_thread_start(&backlog->thread, "jitcache-later", run, backlog);
     if (status)
         return jc_fail(error, JC_ERROR_IO, "cannot start the thread that makes variants in the"
                        " background: %s", strerror(status));
-    pthread_setname_np(backlog->thread, "jitcache-later");
     atomic_store_explicit(&backlog->process, getpid(), memory_order_release);
     return JC_OK;
 }
