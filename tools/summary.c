@@ -56,15 +56,15 @@ static void add_launches(struct page *page, const struct jc_counts *total)
     add(page, FIGURE(.depth = 1, .label = "stand-ins", .value = total->generic_launches,
                      .of = launches),
         "served by another variant than their own");
-    add(page, FIGURE(.depth = 1, .label = "captured stand-ins", .value = total->captured_generic,
+    add(page, FIGURE(.depth = 1, .label = "in graphs", .value = total->captured_generic,
                      .paint = JC_PAINT_WARNING),
-        "graphs keep them until they are captured again");
+        "stand-ins that graphs keep");
     add(page, FIGURE(.depth = 1, .label = "stalls", .value = total->stalls,
                      .paint = JC_PAINT_WARNING),
         "launches that waited, %s in all", jc_units_duration(total->stall_ns, text));
     if (page->summary->verbosity > 0)
         add(page, FIGURE(.depth = 1, .label = "less aligned", .value = total->unaligned),
-            "kinds of call with pointers that only a stand-in takes");
+            "kinds of call that a stand-in serves");
 }
 
 static void add_variants(struct page *page, const struct jc_counts *total)
@@ -82,13 +82,13 @@ static void add_variants(struct page *page, const struct jc_counts *total)
         "%s, while they compiled the same", jc_units_duration(total->wait_ns, text));
     add(page, FIGURE(.depth = 1, .label = "failures", .value = total->failures,
                      .paint = JC_PAINT_BAD),
-        "jitcache ls --kind failure lists what is kept of them");
+        "jitcache ls --kind failure lists them");
     add(page, FIGURE(.depth = 1, .label = "out of memory", .value = total->out_of_memory,
                      .paint = JC_PAINT_BAD),
         "the device had no room");
     if (page->summary->verbosity > 0) {
-        add(page, FIGURE(.depth = 1, .label = "in the background", .value = total->queued),
-            "of them %s serve by now", jc_units_count(total->upgraded, text));
+        add(page, FIGURE(.depth = 1, .label = "background", .value = total->queued),
+            "wanted by calls; %s of them serve by now", jc_units_count(total->upgraded, text));
         add(page, FIGURE(.depth = 1, .label = "storms stopped", .value = total->storms), "%s", "");
     }
 }
