@@ -22,6 +22,16 @@ static const struct jc_option common_options[] = {
     {NULL, 0, NULL, NULL},
 };
 
+const struct jc_option *jc_options_common(void)
+{
+    return common_options;
+}
+
+bool jc_option_has_letter(const struct jc_option *option)
+{
+    return option->id <= 0x7f;
+}
+
 static bool is_optional(const char *argument)
 {
     return argument && *argument == '[';
@@ -42,7 +52,7 @@ static void add_options(struct jc_options *options, const struct jc_option *add)
                                                     : required_argument,
             .val = add->id,
         };
-        if (add->id > 0x7f)
+        if (!jc_option_has_letter(add))
             continue;
         *letter++ = (char) add->id;
         if (add->argument)
@@ -156,8 +166,9 @@ int jc_options_misuse(const struct jc_command *command, const char *format, ...)
 static void print_options(const struct jc_option *option)
 {
     for (; option->name; option++) {
-        int column = option->id > 0x7f ? printf("      --%s", option->name)
-                                       : printf("  -%c, --%s", option->id, option->name);
+        int column = jc_option_has_letter(option)
+                         ? printf("  -%c, --%s", option->id, option->name)
+                         : printf("      --%s", option->name);
         if (option->argument)
             column += printf("%s%s", is_optional(option->argument) ? "" : " ", option->argument);
         if (column >= HELP_COLUMN - 1) {

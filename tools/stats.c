@@ -37,7 +37,7 @@ static const struct jc_option options_of_stats[] = {
     {"zero", ID_ZERO, NULL, "count from now on, and show nothing"},
     {"openmetrics", ID_OPENMETRICS, "[=FILE]", "print OpenMetrics text, or replace FILE by\n"
                                                "it; FILE.prom is for the textfile collector"},
-    {"color", ID_COLOR, "WHEN", "auto, always or never"},
+    {"color", ID_COLOR, "auto|always|never", "whether with colors"},
     {NULL, 0, NULL, NULL},
 };
 

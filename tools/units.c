@@ -81,6 +81,15 @@ const char *jc_units_age(uint64_t now_ms, uint64_t then_ms, char text[JC_UNITS_S
     return text;
 }
 
+const char *jc_units_moment(uint64_t ms, char text[JC_UNITS_SIZE])
+{
+    time_t seconds = (time_t) (ms / 1000);
+    struct tm parts;
+    if (!localtime_r(&seconds, &parts) || !strftime(text, JC_UNITS_SIZE, "%F %T", &parts))
+        snprintf(text, JC_UNITS_SIZE, "?"); // a year that no calendar has
+    return text;
+}
+
 static uint64_t read_clock(clockid_t clock)
 {
     struct timespec time;

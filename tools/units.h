@@ -22,6 +22,9 @@ const char *jc_units_wait(uint64_t ns, char text[JC_UNITS_SIZE]);
 // How long ago a Unix time in milliseconds was: "now", "3 min", "5 h", "12 d". Returns `text`.
 const char *jc_units_age(uint64_t now_ms, uint64_t then_ms, char text[JC_UNITS_SIZE]);
 
+// A Unix time in milliseconds, by the clock of this place: "2026-11-30 14:03:22". Returns `text`.
+const char *jc_units_moment(uint64_t ms, char text[JC_UNITS_SIZE]);
+
 // The Unix time in milliseconds.
 uint64_t jc_now_ms(void);
 
