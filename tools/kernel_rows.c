@@ -138,7 +138,7 @@ void jc_kernel_rows_put(FILE *html, const struct jc_stats *stats)
               "<th title=\"variants found in the cache\">From disk</th>"
               "<th>Loads</th><th title=\"launches of the device, by loads\">Held up</th>"
               "<th title=\"calls that waited for their variant\">Waited</th><th>Failed</th>"
-              "<th title=\"calls whose variant was not loaded, after the seal\">Missed after seal</th>"
+              "<th title=\"calls whose variant was not loaded\">Missed after seal</th>"
               "<th title=\"compiles and loads after the seal\">Made after seal</th></tr></thead>\n"
               "<tbody>\n", html);
     else

@@ -55,7 +55,7 @@ static void put_argument(FILE *html, const struct jc_stats_argument *argument)
     jc_html_count(html, argument->states);
     fprintf(html, "</b> different %s%s.%s</p>\n", are_values(argument) ? "value" : "state",
             jc_html_plural(argument->states),
-            argument->stopped ? " The storm guard stopped it: it is not specialized any more." : "");
+            argument->stopped ? " The storm guard stopped it: it is no longer specialized." : "");
     if (argument->num_examples)
         put_examples(html, argument);
     if (*argument->replacement) {

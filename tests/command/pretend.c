@@ -141,10 +141,10 @@ static struct jc_event *add_event(struct pretended *made, uint64_t time_ms, enum
                                   const char *kernel)
 {
     size_t index = made->stats.num_events++;
-    made->pids[index] = 4100 + (int) (index & 1);
     made->events[index] = (struct jc_event){
-        .time_ms = time_ms, .kind = kind, .device = kind == JC_EVENT_COMPILE ? -1 : (int) (index & 1),
-        .kernel = kernel, .specialization = "", .text = "", .sealed = time_ms > START + 420000,
+        .time_ms = time_ms, .kind = kind,
+        .device = kind == JC_EVENT_COMPILE ? -1 : (int) (index & 1), .kernel = kernel,
+        .specialization = "", .text = "", .sealed = time_ms > START + 420000,
     };
     return &made->events[index];
 }
@@ -202,6 +202,8 @@ static void add_trouble(struct pretended *made)
 static void sort_events(struct pretended *made)
 {
     qsort(made->events, made->stats.num_events, sizeof(*made->events), compare_events);
+    for (size_t i = 0; i < made->stats.num_events; i++)
+        made->pids[i] = 4100 + (made->events[i].device == 1);
 }
 
 // --- statistics ----------------------------------------------------------------------------------
@@ -210,10 +212,10 @@ static void add_processes(struct pretended *made, size_t num_processes)
 {
     for (size_t i = 0; i < num_processes; i++)
         made->processes[i] = (struct jc_stats_process){
-            .pid = 4100 + (int) i, .command = "serve", .host = "gpu-17", .start_ms = START + i * 900,
-            .seen_ms = made->stats.now_ms, .running = true, .seal = "log",
-            .counts = {.safe_points = 7, .safe_point_ns = 60 * MS, .cache_hits = 71,
-                       .cache_misses = 20},
+            .pid = 4100 + (int) i, .command = "serve", .host = "gpu-17",
+            .start_ms = START + i * 900, .seen_ms = made->stats.now_ms, .running = true,
+            .seal = "log", .counts = {.safe_points = 7, .safe_point_ns = 60 * MS, .cache_hits = 71,
+                                     .cache_misses = 20},
         };
     made->stats.num_processes = num_processes;
 }
@@ -248,7 +250,7 @@ static void be_odd(struct pretended *made)
 {
     static const char *const odd[] = {
         "<script>alert(1)</script>", "two \"quotes\" & 'more'", "noyau_\xc3\xa9t\xc3\xa9",
-        "bad\xff\xfe" "bytes", "right\xe2\x80\xaeto left", "line\nbreak\x1b[31m", "</style></svg>",
+        "bad\xff\xfe\x7f", "right\xe2\x80\xaeto left", "line\nbreak\x1b[31m", "</style></svg>",
         "", " a very long name that goes on and on and on and on and on and on and on and on ",
     };
     static const char *const example[] = {"value: <b>1</b>"};

@@ -160,7 +160,7 @@ class Report(harness.Case):
         self.assertEqual(set(page.tags) - allowed, set())
         text = page.text()
         for wanted in ("<script>alert(1)</script>", "two \"quotes\" & 'more'", "noyau_été",
-                       "bad\\xff\\xfebytes", "right\\u202eto left", "line\\x0abreak\\x1b[31m",
+                       "bad\\xff\\xfe\\x7f", "right\\u202eto left", "line\\x0abreak\\x1b[31m",
                        "<img src=http://127.0.0.1:9/x>", "\"><svg onload=alert(1)>"):
             self.assertIn(wanted, text)
         self.assertIn("  - {name: <i>n</i>}\n    second line", page.text("storms"))
