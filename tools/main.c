@@ -16,8 +16,8 @@
 
 static const struct jc_command *const commands[] = {
     &jc_command_prewarm, &jc_command_plan, &jc_command_lint,    &jc_command_stats,
-    &jc_command_ls,      &jc_command_show, &jc_command_explain, &jc_command_clear,
-    &jc_command_doctor,  &jc_command_completion,
+    &jc_command_report,  &jc_command_ls,   &jc_command_show,    &jc_command_explain,
+    &jc_command_clear,   &jc_command_doctor, &jc_command_completion,
 };
 #define NUM_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

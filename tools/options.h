@@ -80,7 +80,7 @@ int jc_options_misuse(const struct jc_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 extern const struct jc_command jc_command_prewarm, jc_command_plan, jc_command_lint,
-    jc_command_stats, jc_command_ls, jc_command_show, jc_command_explain, jc_command_clear,
-    jc_command_doctor, jc_command_completion;
+    jc_command_stats, jc_command_report, jc_command_ls, jc_command_show, jc_command_explain,
+    jc_command_clear, jc_command_doctor, jc_command_completion;
 
 #endif

@@ -7,7 +7,7 @@ import harness
 from harness import ROPE, SILU
 
 COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor",
-            "completion"]
+            "completion", "report"]
 
 # Words, and what the message must hold.
 WRONG = [
