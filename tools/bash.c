@@ -32,7 +32,7 @@ static const char functions[] =
     "    done < <(\"$command\" ls \"${dir[@]}\" 2>/dev/null)\n"
     "}\n"
     "\n"
-    "# By readline itself, which knows how to quote and what ~ is, where it sees a word of its own.\n"
+    "# By readline itself, which knows how to quote, where the word is one to readline too.\n"
     "_jitcache_files()\n"
     "{\n"
     "    if [[ $prefix ]]; then\n"

@@ -77,7 +77,7 @@ def build_example(root, cc, prefix, program, static, name="prewarm.c", more=()):
 def try_launching(root, cc, prefix, folder, cuda_headers, libcuda):
     """Builds the examples that launch, and lets them believe that there is a GPU."""
     [library] = prefix.rglob("libjitcache.so")
-    for name in ("launch.c", "graph.c", "serve.c"):
+    for name in ("launch.c", "graph.c", "serve.c", "metrics.c"):
         program = folder / Path(name).stem
         build_example(root, cc, prefix, program, False, name, ["-isystem", cuda_headers, libcuda])
         run(program, JITCACHE_DIR=str(folder / "cache-launch"),
