@@ -53,7 +53,7 @@ struct jc_kernel {
     struct jc_table table;
     // Together with the table's root and what the scheme begins with: the line that launches read.
     int (*launch)(const struct jc_cu_launch_config *config, CUfunction function, void **arguments,
-                  void **extra); // the driver's cuLaunchKernelEx
+                  void **extra); // the driver's cuLaunchKernelEx; NULL: see watch.h
     struct jc_tally_cell *tally;
     struct jc_scheme scheme;
 
@@ -65,6 +65,8 @@ struct jc_kernel {
     struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
     struct jc_member member; // of its context's run
+    // Launches that were timed, in relaxed order: nothing goes with them. See watch.h.
+    atomic_uint_fast64_t samples[JC_STATS_SAMPLES];
     bool is_counted; // among its context's, and a member
     bool leaving;    // it is about to be destroyed; guarded by the generations' mutex
 

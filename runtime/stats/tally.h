@@ -52,6 +52,14 @@ void jc_tallies_finish(struct jc_tallies *tallies);
 // Adds up all threads. Threads: any, at any time.
 void jc_tally_sum(const struct jc_tally_cell *cell, uint64_t served[2]);
 
+// What was counted in the slot of this thread, by it and by those that had it before.
+static inline uint64_t jc_tally_of_slot(const struct jc_tally_cell *cell)
+{
+    const struct jc_tally_cell *own = &cell[(size_t) jc_tally_slot * JC_TALLY_KERNELS];
+    return atomic_load_explicit(&own->served[0], memory_order_relaxed) +
+           atomic_load_explicit(&own->served[1], memory_order_relaxed);
+}
+
 // For a thread without a slot: gives it one if there is one, and counts.
 JC_COLD
 void jc_tally_count_first(struct jc_tally_cell *cell, bool stands_in);
