@@ -268,7 +268,7 @@ static void check_metadata(struct checker *checker, const char *line)
                   strlen(name));
         strcpy(checker->family, name);
         snprintf(checker->type, sizeof(checker->type), "%s", rest);
-        assert_non_null(strstr(" counter gauge histogram info ", checker->type));
+        assert_non_null(strstr(" counter gauge histogram ", checker->type));
         return;
     }
     assert_string_equal(name, checker->family);
@@ -283,7 +283,7 @@ static void check_sample(struct checker *checker, const char *line)
     static const struct {
         const char *type, *suffix;
     } suffixes[] = {
-        {"counter", "_total"}, {"gauge", ""}, {"histogram", "_bucket"}, {"info", "_info"}};
+        {"counter", "_total"}, {"gauge", ""}, {"histogram", "_bucket"}};
     size_t length = strcspn(line, "{ "), family = strlen(checker->family);
     assert_memory_equal(line, checker->family, family);
     for (size_t i = 0; i < LENGTH(suffixes); i++)

@@ -456,6 +456,23 @@ static void what_a_later_version_may_say_is_passed_over(void **state)
     jc_sheet_finish(&sheet);
 }
 
+static void a_word_with_a_nul_in_it_is_another_word(void **state)
+{
+    (void) state;
+    static const char lines[] =
+        "jitcache-stats 1\nrun pid=7\nrun\0pid=8\nrun pid\0=9\nkernel\0\0\n";
+    struct jc_sheet sheet;
+    char text[128];
+    size_t size = sizeof(lines) - 1;
+    memcpy(text, lines, size);
+    size += (size_t) snprintf(text + size, sizeof(text) - size, "end=%016" PRIx64 "\n",
+                              (uint64_t) XXH3_64bits(text, size));
+    assert_int_equal(jc_sheet_read(&sheet, text, size, NULL), JC_OK);
+    assert_int_equal(sheet.pid, 7);
+    assert_int_equal(sheet.num_kernels, 0);
+    jc_sheet_finish(&sheet);
+}
+
 static void counts_are_read_in_any_order(void **state)
 {
     (void) state;
@@ -1102,6 +1119,7 @@ int main(void)
         cmocka_unit_test(what_a_malformed_line_is_refused_for),
         cmocka_unit_test(what_is_no_sheet_is_told_from_another_version),
         cmocka_unit_test(what_a_later_version_may_say_is_passed_over),
+        cmocka_unit_test(a_word_with_a_nul_in_it_is_another_word),
         cmocka_unit_test(counts_are_read_in_any_order),
         cmocka_unit_test(a_string_is_cut_at_what_a_reader_takes),
         cmocka_unit_test(what_was_in_the_buffer_before_is_no_part_of_it),
