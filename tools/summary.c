@@ -55,7 +55,7 @@ static void add_launches(struct page *page, const struct jc_counts *total)
             "%s", "");
     add(page, FIGURE(.depth = 1, .label = "stand-ins", .value = total->generic_launches,
                      .of = launches),
-        "served by another variant than their own");
+        "served by another variant");
     add(page, FIGURE(.depth = 1, .label = "in graphs", .value = total->captured_generic,
                      .paint = JC_PAINT_WARNING),
         "stand-ins that graphs keep");

@@ -82,8 +82,7 @@ class Summary(Scenic):
         for label, wanted in [
                 ("Launches", "1,204,331"),
                 ("memory hits", "1,203,882 / 1,204,331  (99.96 %)"),
-                ("stand-ins", "210 / 1,204,331   (0.02 %)  served by another variant than their"
-                              " own"),
+                ("stand-ins", "210 / 1,204,331   (0.02 %)  served by another variant"),
                 ("in graphs", "4                         stand-ins that graphs keep"),
                 ("stalls", "3                         launches that waited, 1.2 s in all"),
                 ("Variants", "449"),
