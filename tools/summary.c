@@ -263,7 +263,8 @@ void jc_summary_show(const struct jc_summary *summary, const struct jc_screen *s
     jc_figures_finish(&page.figures);
     if (empty && stats->since_ms) {
         fputc('\n', screen->out);
-        jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0, "Nothing was launched or compiled since then.");
+        jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0,
+                       "Nothing was launched or compiled since then.");
     } else if (empty) {
         fputc('\n', screen->out);
         jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0,
