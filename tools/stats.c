@@ -342,7 +342,7 @@ static int run_stats(const struct jc_command *command, int argc, char **argv)
 
 const struct jc_command jc_command_stats = {
     .name = "stats",
-    .summary = "what was launched, compiled and waited for, and what the cache holds",
+    .summary = "sum up launches, compiles and storms, and the cache",
     .usage = "[OPTION]...",
     .purpose = "Sums up what programs that share the cache have launched, compiled, loaded and\n"
                "waited for; names the arguments that make a kernel compile without end, and what\n"
