@@ -139,8 +139,8 @@ static void show_screen(const struct look *look, const struct request *request,
         jc_kernels_show(stats, holdings, screen);
         jc_kernels_show_tail(stats, screen);
     }
-    // Where nothing was counted, what the cache holds is all there is to say.
-    if (holdings && (verbosity > 0 || jc_summary_is_empty(stats)))
+    // Where nothing was launched, what the cache holds is what there is to say.
+    if (holdings && (verbosity > 0 || stats->total.launches == 0))
         jc_holdings_show(holdings, stats->now_ms, screen);
 }
 

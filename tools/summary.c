@@ -240,7 +240,7 @@ static bool are_zero(const struct jc_counts *counts)
     return memcmp(counts, &zero, sizeof(zero)) == 0; // nothing but uint64_t
 }
 
-bool jc_summary_is_empty(const struct jc_stats *stats)
+static bool is_empty(const struct jc_stats *stats)
 {
     return are_zero(&stats->total) && stats->num_processes == 0 && stats->num_kernels == 0;
 }
@@ -249,7 +249,7 @@ void jc_summary_show(const struct jc_summary *summary, const struct jc_screen *s
 {
     const struct jc_stats *stats = summary->stats;
     struct page page = {.summary = summary};
-    bool empty = jc_summary_is_empty(stats);
+    bool empty = is_empty(stats);
     if (!empty || summary->verbosity > 1) {
         add_launches(&page, &stats->total);
         add_variants(&page, &stats->total);
