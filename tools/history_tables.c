@@ -117,7 +117,8 @@ void jc_processes_put(FILE *html, const struct jc_stats *stats)
     fprintf(html, "<section id=\"processes\">\n<h2>Processes</h2>\n<details%s><summary>%zu"
             " process%s</summary>\n<div class=\"wide\"><table>\n<thead><tr><th>Process</th>"
             "<th class=\"text\">Command</th><th class=\"text\">Host</th><th>Since</th>"
-            "<th class=\"text\">Seen</th><th class=\"text\">Seal</th><th>Safe points</th><th>Cache hits</th>"
+            "<th class=\"text\">Seen</th><th class=\"text\">Seal</th><th>Safe points</th>"
+            "<th>Cache hits</th>"
             "<th>Misses</th><th>Damaged</th><th>Not stored</th></tr></thead>\n<tbody>\n",
             stats->num_processes <= MAX_OPEN_PROCESSES ? " open" : "", stats->num_processes,
             stats->num_processes == 1 ? "" : "es");

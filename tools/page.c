@@ -170,6 +170,15 @@ static void put_seal_finding(FILE *html, const struct jc_stats *stats)
     close_finding(html);
 }
 
+// Why something failed is known as long as its event is kept.
+static bool has_failure_event(const struct jc_stats *stats)
+{
+    for (size_t i = 0; i < stats->num_events; i++)
+        if (stats->events[i].kind == JC_EVENT_FAILURE)
+            return true;
+    return false;
+}
+
 static void put_failure_finding(FILE *html, const struct jc_stats *stats)
 {
     const struct jc_counts *total = &stats->total;
@@ -184,7 +193,7 @@ static void put_failure_finding(FILE *html, const struct jc_stats *stats)
         jc_html_count(html, total->out_of_memory);
         fputs(" of them since the device had no memory left", html);
     }
-    fputs(". <a href=\"#incidents\">Why</a>", html);
+    fputs(has_failure_event(stats) ? ". <a href=\"#incidents\">Why</a>" : ".", html);
     close_finding(html);
 }
 
@@ -267,19 +276,28 @@ static void put_kinds_of_kernel(FILE *html, const struct jc_stats *stats)
         fprintf(html, " on %zu devices", num_devices);
 }
 
+// Weeks of a busy engine have more digits than there is room for.
+static void put_launches(FILE *html, uint64_t launches)
+{
+    if (launches < UINT64_C(10000000000))
+        jc_html_count(html, launches);
+    else
+        fprintf(html, "%.1f billion", (double) launches / 1e9);
+}
+
 static void put_launch_figures(FILE *html, const struct jc_stats *stats)
 {
     const struct jc_counts *total = &stats->total;
     uint64_t missed = total->misses < total->launches ? total->misses : total->launches;
     open_figure(html, "Launches");
-    jc_html_count(html, total->launches);
+    put_launches(html, total->launches);
     explain_figure(html);
     put_kinds_of_kernel(html, stats);
     close_figure(html);
     open_figure(html, "Memory hits");
     jc_html_share(html, total->launches - missed, total->launches);
     explain_figure(html);
-    jc_html_count(html, total->launches - missed);
+    put_launches(html, total->launches - missed);
     fputs(" launches", html);
     close_figure(html);
     open_figure(html, "Waited");
@@ -352,11 +370,11 @@ void jc_page_write(FILE *html, const struct jc_page *page)
     put_head(html, page);
     fputs("<main>\n", html);
     put_header(html, page);
-    put_findings(html, page, storms.count);
+    put_findings(html, page, jc_storm_cards_count(&storms));
     put_trouble(html, page->stats);
     put_figures(html, page->stats);
     jc_timeline_put(html, page->stats);
-    jc_storm_cards_put(html, &storms);
+    jc_storm_cards_put(html, &storms, page->stats);
     jc_kernel_rows_put(html, page->stats);
     jc_tail_put(html, page->stats);
     jc_incidents_put(html, page->stats);

@@ -22,6 +22,7 @@
 #define MAX_MARKS 400  // of one lane; beyond that, columns
 #define NUM_COLUMNS 160
 #define MAX_TICKS 6
+#define DAY_MS UINT64_C(86400000)
 #define LAST_MS UINT64_C(253402300799000) // the end of the year 9999
 #define NARROWEST 0.004 // the share of the width that a mark takes up, at least
 
@@ -47,6 +48,7 @@ struct timeline {
     FILE *html;
     const struct jc_stats *stats;
     uint64_t start_ms, end_ms;
+    const char *moment; // the format of a time in it: over several days, with the date
     const struct jc_event **events; // of one lane
     size_t num_events;
     double free_from[MAX_ROWS]; // of the lane's rows
@@ -93,6 +95,8 @@ static void find_extent(struct timeline *timeline)
     uint64_t margin = (timeline->end_ms - timeline->start_ms) / 100 + 200;
     timeline->start_ms -= margin < timeline->start_ms ? margin : timeline->start_ms;
     timeline->end_ms += margin;
+    timeline->moment = timeline->end_ms - timeline->start_ms > DAY_MS ? "%b %d %H:%M:%S"
+                                                                      : "%H:%M:%S";
 }
 
 // --- the axis ------------------------------------------------------------------------------------
@@ -121,7 +125,9 @@ static int64_t zone_ms(uint64_t time_ms)
 
 static void put_tick_label(FILE *html, uint64_t time_ms, uint64_t step_ms)
 {
-    if (step_ms >= 86400000)
+    if (step_ms >= 60 * DAY_MS)
+        jc_html_time(html, time_ms, "%Y-%m");
+    else if (step_ms >= DAY_MS)
         jc_html_time(html, time_ms, "%b %d");
     else if (step_ms >= 21600000)
         jc_html_time(html, time_ms, "%b %d %H:%M");
@@ -180,11 +186,18 @@ static void put_times(FILE *html, const struct jc_event *event)
         fprintf(html, ", %" PRIu64 " variant%s", event->count, jc_html_plural(event->count));
 }
 
-// What a mark says to who points at it.
-static void put_title(FILE *html, const struct kind *kind, const struct jc_event *event, int pid)
+static int pid_of(const struct timeline *timeline, const struct jc_event *event)
 {
+    return timeline->stats->event_pids[event - timeline->stats->events];
+}
+
+// What a mark says to who points at it.
+static void put_title(const struct timeline *timeline, const struct kind *kind,
+                      const struct jc_event *event)
+{
+    FILE *html = timeline->html;
     fputs("<title>", html);
-    jc_html_time(html, event->time_ms, "%H:%M:%S");
+    jc_html_time(html, event->time_ms, timeline->moment);
     fprintf(html, ".%03" PRIu64 "  %s", event->time_ms % 1000, kind->what);
     if (*event->kernel) {
         fputs(event->kind == JC_EVENT_STORM ? " in " : " of ", html);
@@ -195,7 +208,7 @@ static void put_title(FILE *html, const struct kind *kind, const struct jc_event
         fprintf(html, ", device %d", event->device);
     if (event->sealed)
         fputs(", after the seal", html);
-    fprintf(html, ", process %d", pid);
+    fprintf(html, ", process %d", pid_of(timeline, event));
     if (*event->specialization) {
         putc('\n', html);
         put_specialization(html, event->specialization);
@@ -205,11 +218,6 @@ static void put_title(FILE *html, const struct kind *kind, const struct jc_event
         jc_html_text(html, event->text);
     }
     fputs("</title>", html);
-}
-
-static int pid_of(const struct timeline *timeline, const struct jc_event *event)
-{
-    return timeline->stats->event_pids[event - timeline->stats->events];
 }
 
 // A browser leaves out what has no width.
@@ -246,7 +254,7 @@ static void put_event(struct timeline *timeline, const struct kind *kind,
     double end = share_of(timeline, end_ms(event));
     unsigned y = top + row * ROW;
     fprintf(html, "<g class=\"mark %s\">", kind->class);
-    put_title(html, kind, event, pid_of(timeline, event));
+    put_title(timeline, kind, event);
     if (!event->elapsed_ns) {
         fprintf(html, "<circle cx=\"%.3f%%\" cy=\"%u\" r=\"4\"/>", 100 * end, y + ROW / 2);
     } else {
@@ -316,9 +324,9 @@ static void put_column(const struct timeline *timeline, const struct kind *kind,
     uint64_t width_ms = timeline->end_ms - timeline->start_ms;
     unsigned height = (unsigned) (1 + (COLUMNS_HEIGHT - 1) * column->count / most);
     fprintf(html, "<g class=\"mark column %s\"><title>", kind->class);
-    jc_html_time(html, timeline->start_ms + width_ms * index / NUM_COLUMNS, "%H:%M:%S");
+    jc_html_time(html, timeline->start_ms + width_ms * index / NUM_COLUMNS, timeline->moment);
     fputs(" to ", html);
-    jc_html_time(html, timeline->start_ms + width_ms * (index + 1) / NUM_COLUMNS, "%H:%M:%S");
+    jc_html_time(html, timeline->start_ms + width_ms * (index + 1) / NUM_COLUMNS, timeline->moment);
     fprintf(html, ": %zu", column->count);
     if (column->elapsed_ns) {
         fputs(", ", html);
@@ -391,7 +399,7 @@ static void put_seals(struct timeline *timeline, unsigned height)
         const struct jc_event *event = timeline->events[i];
         double at = share_of(timeline, end_ms(event));
         fprintf(html, "<g class=\"seal\"><title>");
-        jc_html_time(html, event->time_ms, "%H:%M:%S");
+        jc_html_time(html, event->time_ms, timeline->moment);
         fputs("  the seal of process ", html);
         fprintf(html, "%d became ", pid_of(timeline, event));
         jc_html_text(html, event->text);

@@ -239,6 +239,7 @@ static void serve(struct pretended *made, bool is_calm)
     if (!is_calm) {
         add_trouble(made);
         add_storm(made, 0, 0);
+        add_storm(made, 1, 0);
         add_storm(made, 3, 1);
         add_storm(made, 10, 2);
         made->kernels[56].total.failures = made->kernels[56].sealed.failures = 1;

@@ -102,7 +102,7 @@ class Report(harness.Case):
 
     def test_a_page_says_first_what_to_know(self):
         text = self.page("serving").text()
-        for wanted in ("3 kernels ask for variants that nobody planned.", "19 launches waited",
+        for wanted in ("3 kernels ask for variants that nobody planned.", "38 launches waited",
                        "After the seal calls of", "1 variant could not be made", "gpu-17",
                        "30 kernels on 2 devices", "2 running, all 2 sealed; 3 ended",
                        "to 2026-11-30 10:00:00 UTC"):
@@ -126,7 +126,15 @@ class Report(harness.Case):
         self.assertEqual(places, sorted(places))
         self.assertRegex(text, r"num_tokens took 212 different values")
         self.assertRegex(text, r"scale_stride took 31 different states\. The storm guard stopped")
-        self.assertIn("it goes on", text)
+        self.assertIn("and it goes on", text)
+
+    def test_a_kernel_with_a_storm_on_several_devices_has_one_card(self):
+        page = self.page("serving")
+        self.assertEqual(page.tags.count("article"), 3)
+        text = page.text("storms")
+        self.assertRegex(text, r"silu_mul_fp8_quant\nDevice [01]: 212 variants beyond the plan.*\n"
+                               r"Device [01]: 212 variants beyond the plan")
+        self.assertEqual(text.count("kernels/silu_mul_fp8_quant.cu:7"), 1)
 
     def test_the_timeline_has_a_mark_for_each_event_with_what_it_was(self):
         page = self.page("serving")
@@ -156,7 +164,7 @@ class Report(harness.Case):
                    "h2", "h3", "dl", "dt", "dd", "div", "ul", "li", "span", "b", "a", "code", "pre",
                    "p", "section", "article", "svg", "g", "text", "tspan", "rect", "line", "circle",
                    "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "small",
-                   "footer"}
+                   "footer", "br"}
         self.assertEqual(set(page.tags) - allowed, set())
         text = page.text()
         for wanted in ("<script>alert(1)</script>", "two \"quotes\" & 'more'", "noyau_été",
