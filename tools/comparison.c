@@ -225,6 +225,12 @@ static struct jc_line *find_pair(struct line_list *list, const struct jc_line *l
     return NULL;
 }
 
+static void free_lines(struct line_list *list)
+{
+    free(list->lines);
+    free(list->paired);
+}
+
 static void compare_lines(struct jc_comparison *comparison, struct line_list a, struct line_list b)
 {
     for (size_t i = 0; i < a.count; i++) {
@@ -244,10 +250,8 @@ void jc_comparison_init(struct jc_comparison *comparison, const struct jc_key_te
     compare_texts(comparison, a, b);
     struct line_list in_a = list_lines(a), in_b = list_lines(b);
     compare_lines(comparison, in_a, in_b);
-    free(in_a.lines);
-    free(in_a.paired);
-    free(in_b.lines);
-    free(in_b.paired);
+    free_lines(&in_a);
+    free_lines(&in_b);
 }
 
 size_t jc_comparison_count(const struct jc_comparison *comparison)
@@ -270,4 +274,46 @@ void jc_comparison_finish(struct jc_comparison *comparison)
     for (size_t i = 0; i < JC_NUM_TEXTS; i++)
         jc_diff_finish(&comparison->texts[i].diff);
     *comparison = (struct jc_comparison){0};
+}
+
+// --- how far it is -------------------------------------------------------------------------------
+
+static bool is_facet(const struct jc_line *line)
+{
+    return strcmp(find_topic(line)->what, "facet") == 0;
+}
+
+static bool same_bytes(const char *a, size_t size_a, const char *b, size_t size_b)
+{
+    return size_a == size_b && memcmp(a, b, size_a) == 0;
+}
+
+static void count_line(struct jc_distance *distance, const struct jc_line *line, bool same_source)
+{
+    // The digest of what is included is over the source too.
+    if (!same_source && strcmp(find_topic(line)->what, "headers") == 0)
+        return;
+    distance->things++;
+    distance->facets += is_facet(line);
+}
+
+void jc_distance_measure(struct jc_distance *distance, const struct jc_key_text *a,
+                         const struct jc_key_text *b)
+{
+    struct line_list in_a = list_lines(a), in_b = list_lines(b);
+    bool same_source = same_bytes(a->source, a->source_size, b->source, b->source_size);
+    *distance = (struct jc_distance){.things = !same_source};
+    distance->things += !same_bytes(a->description, a->description_size, b->description,
+                                    b->description_size);
+    for (size_t i = 0; i < in_a.count; i++) {
+        const struct jc_line *line = &in_a.lines[i], *pair = find_pair(&in_b, line);
+        distance->knows_facts |= is_facet(line);
+        if (!pair || !same_value(line, pair))
+            count_line(distance, line, same_source);
+    }
+    for (size_t i = 0; i < in_b.count; i++)
+        if (!in_b.paired[i])
+            count_line(distance, &in_b.lines[i], same_source);
+    free_lines(&in_a);
+    free_lines(&in_b);
 }

@@ -38,4 +38,14 @@ bool jc_text_differs(const struct jc_text_difference *text);
 // How many things differ.
 size_t jc_comparison_count(const struct jc_comparison *comparison);
 
+// How far two texts are from one another, counted by lines, without finding out what differs in a
+// source: for choosing among many.
+struct jc_distance {
+    size_t things;    // that differ; a source or a description counts once
+    size_t facets;    // of them, facts about arguments
+    bool knows_facts; // the first one has some
+};
+void jc_distance_measure(struct jc_distance *distance, const struct jc_key_text *a,
+                         const struct jc_key_text *b);
+
 #endif

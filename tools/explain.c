@@ -1,4 +1,5 @@
-// `jitcache explain`: what makes two records differ, and so why both were compiled.
+// `jitcache explain`: what makes two records differ, and so why both were compiled. With --last:
+// why the newest one was.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,28 +12,41 @@
 #include "comparison.h"
 #include "keytext.h"
 #include "memory.h"
+#include "nearest.h"
 #include "options.h"
 #include "output.h"
 #include "prefix.h"
 #include "session.h"
+#include "units.h"
 
 // Lines of a differing text that are shown, for people and for programs.
 #define SHOWN_LINES 40
 #define JSON_LINES 1000
 
-static const struct jc_option options_of_explain[] = {{NULL, 0, NULL, NULL}};
+enum { OPTION_LAST = 0x1000, OPTION_KERNEL };
+
+static const struct jc_option options_of_explain[] = {
+    {"last", OPTION_LAST, NULL, "the newest compile, B, and the older one of its kernel that\n"
+                                "differs from it in the fewest things, A"},
+    {"kernel", OPTION_KERNEL, "NAME", "with --last: of this kernel; may hold * and ?"},
+    {NULL, 0, NULL, NULL},
+};
 
 // One of the two records.
 struct side {
     const char *prefix;
-    const struct jc_cache_entry *entry;
+    const struct jc_cache_entry *entry; // NULL: with --last there is no A
     struct jc_record record;
     struct jc_key_text text;
     char *kernel; // as stored
+    char key[JC_KEY_STRING_SIZE];
 };
 
 struct explain {
     struct jc_options options;
+    bool last;
+    const char *of_kernel; // --kernel
+    struct jc_nearest nearest;
     struct side a, b;
     struct jc_session session;
     struct jc_catalog catalog;
@@ -41,11 +55,15 @@ struct explain {
 
 static bool is_same_record(const struct explain *explain)
 {
-    return memcmp(&explain->a.entry->key, &explain->b.entry->key, sizeof(struct jc_key)) == 0;
+    return explain->a.entry &&
+           memcmp(&explain->a.entry->key, &explain->b.entry->key,
+                  sizeof(struct jc_key)) == 0;
 }
 
 static bool is_same_kernel(const struct explain *explain)
 {
+    if (!explain->a.entry)
+        return false;
     if (strcmp(explain->a.kernel, "?") == 0 || strcmp(explain->b.kernel, "?") == 0)
         return explain->a.entry->group == explain->b.entry->group;
     return strcmp(explain->a.kernel, explain->b.kernel) == 0;
@@ -55,11 +73,13 @@ static bool is_same_kernel(const struct explain *explain)
 
 static json_t *json_of_side(const struct side *side)
 {
-    char key[JC_KEY_STRING_SIZE];
-    jc_key_format(&side->entry->key, key);
-    return json_pack("{s:s, s:s, s:o, s:o}", "key", key, "kind", jc_kind_name(side->record.kind),
-                     "kernel", jc_json_text(side->kernel), "arch",
-                     jc_json_text(side->entry->label));
+    if (!side->entry)
+        return json_null();
+    return json_pack("{s:s, s:s, s:o, s:o, s:f, s:I}", "key", side->key, "kind",
+                     jc_kind_name(side->record.kind), "kernel", jc_json_text(side->kernel), "arch",
+                     jc_json_text(side->entry->label), "compile_seconds",
+                     (double) side->entry->cost_ns / 1e9, "created_ms",
+                     (json_int_t) side->entry->created_ms);
 }
 
 static json_t *json_of_value(const char *value)
@@ -115,24 +135,40 @@ static void print_json(const struct explain *explain)
         json_array_append_new(texts, json_pack("{s:s, s:o, s:b}", "what", text->what, "hunks",
                                                hunks, "complete", (int) complete));
     }
-    jc_print_json(json_pack("{s:o, s:o, s:b, s:b, s:o, s:o}", "a", json_of_side(&explain->a), "b",
-                            json_of_side(&explain->b), "same", (int) is_same_record(explain),
+    json_t *last = NULL;
+    if (explain->last)
+        last = json_pack("{s:I, s:I}", "older", (json_int_t) explain->nearest.older, "compared",
+                         (json_int_t) explain->nearest.compared);
+    jc_print_json(json_pack("{s:o, s:o, s:b, s:b, s:o, s:o, s:o*}", "a", json_of_side(&explain->a),
+                            "b", json_of_side(&explain->b), "same", (int) is_same_record(explain),
                             "same_kernel", (int) is_same_kernel(explain), "differences", list,
-                            "texts", texts));
+                            "texts", texts, "last", last));
 }
 
 // --- for people ----------------------------------------------------------------------------------
 
 static void print_side(const char *letter, const struct side *side)
 {
-    char key[JC_KEY_STRING_SIZE];
-    jc_key_format(&side->entry->key, key);
     char *kernel = jc_printable(side->kernel, strlen(side->kernel), false);
     char *arch = jc_printable(side->entry->label, strlen(side->entry->label), false);
-    printf("%s  %s  %s  %s%s%s\n", letter, key, jc_kind_name(side->record.kind), kernel,
+    printf("%s  %s  %s  %s%s%s\n", letter, side->key, jc_kind_name(side->record.kind), kernel,
            *arch ? "  " : "", arch);
     free(kernel);
     free(arch);
+}
+
+static void print_time(const struct side *side)
+{
+    char moment[JC_UNITS_SIZE], age[JC_UNITS_SIZE], took[JC_UNITS_SIZE];
+    bool failed = side->record.kind == JC_RECORD_FAILURE;
+    uint64_t ms = side->entry->created_ms;
+    jc_units_age(jc_now_ms(), ms, age);
+    printf("   %s %s (%s%s)", failed ? "failed" : "compiled", jc_units_moment(ms, moment), age,
+           strcmp(age, "now") == 0 ? "" : " ago");
+    if (side->entry->cost_ns)
+        printf(", %s %s", failed ? "after" : "in",
+               jc_units_duration(side->entry->cost_ns, took));
+    putchar('\n');
 }
 
 static char *spell_value(const struct jc_difference *difference, const char *value)
@@ -214,6 +250,44 @@ static bool knows_facts(const struct side *side)
     return false;
 }
 
+// What a call's argument is, for which a variant with that facet was made. Allocated.
+static char *spell_fact(const char *facet)
+{
+    if (!facet)
+        return jc_copy_text("anything", 8);
+    if (strcmp(facet, "one") == 0)
+        return jc_copy_text("1", 1);
+    if (strcmp(facet, "null") == 0)
+        return jc_copy_text("a null pointer", 14);
+    if (strncmp(facet, "div:", 4) == 0)
+        return jc_make_text("a multiple of %s", facet + 4);
+    if (strncmp(facet, "align:", 6) == 0)
+        return jc_make_text("aligned to %s bytes", facet + 6);
+    return jc_make_text("%s", strncmp(facet, "value:", 6) == 0 ? facet + 6 : facet);
+}
+
+static void print_fact(const struct jc_difference *difference)
+{
+    char *name = jc_printable(difference->name, strlen(difference->name), false);
+    char *fact_a = spell_fact(difference->a), *fact_b = spell_fact(difference->b);
+    char *a = jc_printable(fact_a, strlen(fact_a), false);
+    char *b = jc_printable(fact_b, strlen(fact_b), false);
+    printf("B is for calls in which %s is %s, A for those in which it is %s.\n", name, b, a);
+    free(name);
+    free(fact_a);
+    free(fact_b);
+    free(a);
+    free(b);
+}
+
+static void print_facts(const struct explain *explain)
+{
+    putchar('\n');
+    for (size_t i = 0; i < explain->comparison.num_differences; i++)
+        if (jc_difference_is(&explain->comparison.differences[i], "facet"))
+            print_fact(&explain->comparison.differences[i]);
+}
+
 // Where nothing else differs, annotations alone would have made one variant of the two. A key does
 // not tell the generic variant, which is made whatever the annotations, from one that calls reach.
 static void print_conclusion(const struct explain *explain)
@@ -223,19 +297,18 @@ static void print_conclusion(const struct explain *explain)
         facets += jc_difference_is(&explain->comparison.differences[i], "facet");
     if (facets == 0)
         return;
+    print_facts(explain);
     if (facets == jc_comparison_count(&explain->comparison))
-        printf("\nWith %s both calls would have used one variant.\n",
+        printf("With %s both calls would have used one variant.\n",
                facets == 1 ? "that annotation" : "these annotations");
     if (knows_facts(&explain->a) != knows_facts(&explain->b))
         printf("\n%s knows no facts: it may be the generic variant, which every kernel has.\n",
                knows_facts(&explain->a) ? "B" : "A");
 }
 
-static void print_text(const struct explain *explain)
+static void print_difference_of_both(const struct explain *explain)
 {
     size_t count = jc_comparison_count(&explain->comparison);
-    print_side("A", &explain->a);
-    print_side("B", &explain->b);
     if (is_same_record(explain)) {
         printf("\nThey have one key: nothing differs.\n");
         return;
@@ -261,6 +334,39 @@ static void print_text(const struct explain *explain)
     print_conclusion(explain);
 }
 
+// What was compared, where the command has chosen it.
+static void print_choice(const struct explain *explain)
+{
+    const struct jc_nearest *nearest = &explain->nearest;
+    char *kernel = jc_printable(explain->b.kernel, strlen(explain->b.kernel), false);
+    if (!nearest->neighbour)
+        printf("B is the newest compile of %s:\n\n", kernel);
+    else
+        printf("B is the newest compile of %s, A the nearest of %zu older one%s:\n\n", kernel,
+               nearest->older, nearest->older == 1 ? "" : "s");
+    free(kernel);
+}
+
+static void print_text(const struct explain *explain)
+{
+    if (explain->last)
+        print_choice(explain);
+    if (explain->a.entry) {
+        print_side("A", &explain->a);
+        if (explain->last)
+            print_time(&explain->a);
+    }
+    print_side("B", &explain->b);
+    if (explain->last)
+        print_time(&explain->b);
+    if (explain->a.entry)
+        print_difference_of_both(explain);
+    else
+        printf("\n%s\n", explain->nearest.older
+                              ? "None of the older ones of its kernel can be read any more."
+                              : "It is the only one of its kernel: there is nothing to compare.");
+}
+
 // --- the command ---------------------------------------------------------------------------------
 
 static char *kernel_of(const struct explain *explain, const struct side *side)
@@ -274,11 +380,42 @@ static char *kernel_of(const struct explain *explain, const struct side *side)
     return jc_copy_text(known, strlen(known));
 }
 
+static int find_side(struct explain *explain, struct side *side)
+{
+    return jc_prefix_find(&explain->catalog, side->prefix, 0, &side->entry);
+}
+
+static int find_last(struct explain *explain)
+{
+    struct jc_nearest *nearest = &explain->nearest;
+    jc_nearest_find(nearest, &explain->catalog, explain->session.cache, explain->of_kernel);
+    explain->a.entry = nearest->neighbour;
+    explain->b.entry = nearest->newest;
+    if (nearest->newest)
+        return JC_STATUS_DONE;
+    if (explain->catalog.damaged)
+        return jc_complain("no compile can be found: " JC_CATALOG_DAMAGE);
+    if (explain->of_kernel)
+        return jc_complain("nothing was compiled of a kernel '%s'; jitcache ls lists what was",
+                           explain->of_kernel);
+    return jc_complain("nothing was compiled into this cache yet");
+}
+
+static int find_sides(struct explain *explain)
+{
+    if (explain->last)
+        return find_last(explain);
+    int status = find_side(explain, &explain->a);
+    return status ? status : find_side(explain, &explain->b);
+}
+
 static int read_side(struct explain *explain, struct side *side)
 {
-    int status = jc_prefix_find(&explain->catalog, side->prefix, 0, &side->entry);
-    if (!status)
-        status = jc_prefix_read(explain->session.cache, side->entry, side->prefix, &side->record);
+    if (!side->entry)
+        return JC_STATUS_DONE;
+    jc_key_format(&side->entry->key, side->key);
+    int status = jc_prefix_read(explain->session.cache, side->entry,
+                                side->prefix ? side->prefix : side->key, &side->record);
     if (status)
         return status;
     side->text = jc_key_text_of(side->record.text, side->record.text_size);
@@ -305,10 +442,12 @@ static int check_kinds(const struct explain *explain)
 
 static int compare_and_print(struct explain *explain)
 {
-    int status = check_kinds(explain);
-    if (status)
-        return status;
-    jc_comparison_init(&explain->comparison, &explain->a.text, &explain->b.text);
+    if (explain->a.entry) {
+        int status = check_kinds(explain);
+        if (status)
+            return status;
+        jc_comparison_init(&explain->comparison, &explain->a.text, &explain->b.text);
+    }
     if (explain->options.common.json)
         print_json(explain);
     else
@@ -340,6 +479,8 @@ static int open_and_explain(struct explain *explain)
     if (!status)
         status = jc_catalog_read(&explain->catalog, explain->session.cache);
     if (!status)
+        status = find_sides(explain);
+    if (!status)
         status = read_side(explain, &explain->a);
     if (!status)
         status = read_side(explain, &explain->b);
@@ -355,9 +496,23 @@ static int open_and_explain(struct explain *explain)
 static int run_explain(const struct jc_command *command, int argc, char **argv)
 {
     struct explain explain = {0};
+    int option;
     jc_options_init(&explain.options, command, argc, argv);
-    if (jc_options_next(&explain.options) == JC_OPTIONS_STOP)
+    while ((option = jc_options_next(&explain.options)) > 0) {
+        if (option == OPTION_LAST)
+            explain.last = true;
+        else
+            explain.of_kernel = explain.options.value;
+    }
+    if (option == JC_OPTIONS_STOP)
         return explain.options.status;
+    if (explain.last && optind < argc)
+        return jc_options_misuse(command, "--last finds both records itself, so there is no '%s'",
+                                 argv[optind]);
+    if (explain.last)
+        return open_and_explain(&explain);
+    if (explain.of_kernel)
+        return jc_options_misuse(command, "--kernel goes with --last");
     if (argc - optind < 2)
         return jc_options_misuse(command, "two KEYs are compared; jitcache ls lists them");
     if (argc - optind > 2)
@@ -374,14 +529,18 @@ static int run_explain(const struct jc_command *command, int argc, char **argv)
 const struct jc_command jc_command_explain = {
     .name = "explain",
     .summary = "say what makes two records differ",
-    .usage = "[OPTION]... KEY KEY",
+    .usage = "[OPTION]... KEY KEY\n"
+             "       jitcache explain [OPTION]... --last",
     .purpose = "Says what differs between two variants of the cache, A and B, what that means,\n"
                "and which annotation would have kept a fact about an argument from making two.\n"
-               "Takes two templates too. A KEY is its first four or more digits.",
+               "Takes two templates too. A KEY is its first four or more digits. With --last it\n"
+               "finds the two itself, and so says why something was compiled just now.",
     .options = options_of_explain,
-    .examples = "jitcache ls -v --kind variant\n"
+    .examples = "jitcache explain --last\n"
+                "jitcache ls -v --kind variant\n"
                 "jitcache explain KEY KEY",
     .statuses = "0  done, whether anything differs or not\n"
-                "2  wrong use, no such record, several of them, or a cache that cannot be read",
+                "2  wrong use, no such record, several of them, nothing compiled yet, or a cache\n"
+                "   that cannot be read",
     .run = run_explain,
 };

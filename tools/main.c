@@ -16,10 +16,15 @@
 
 static const struct jc_command *const commands[] = {
     &jc_command_prewarm, &jc_command_plan, &jc_command_lint,    &jc_command_stats,
-    &jc_command_ls,      &jc_command_show, &jc_command_explain, &jc_command_clear,
-    &jc_command_doctor,
+    &jc_command_report,  &jc_command_ls,   &jc_command_show,    &jc_command_explain,
+    &jc_command_clear,   &jc_command_doctor, &jc_command_completion,
 };
 #define NUM_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+const struct jc_command *jc_command_at(size_t index)
+{
+    return index < NUM_COMMANDS ? commands[index] : NULL;
+}
 
 // With a standard stream closed, the next file opened takes its number: what is printed would land
 // in the cache. /dev/null opened the wrong way round fails as a closed stream does.
@@ -44,7 +49,7 @@ static void print_usage(void)
            "\nCommands:\n");
     for (size_t i = 0; i < NUM_COMMANDS; i++)
         printf("  %-10s  %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s  %s\n", "help", "show this, or the help of a command");
+    printf("  %-10s  %s\n", "help", JC_HELP_SUMMARY);
     printf("\nExamples:\n"
            "  jitcache plan templates/fused_inv_rope_fp8_quant.cu --range num_tokens=1:8192\n"
            "  jitcache prewarm templates/silu_mul_fp8_quant.cu --arch sm_90a\n"

@@ -5,11 +5,14 @@
 
 #include <getopt.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 struct jc_option {
     const char *name;     // the long name; NULL ends a table
     int id;               // the short letter too, or a number above every letter
-    const char *argument; // what it takes, as `--help` shows it; NULL: nothing
+    // What it takes, as `--help` shows it; "[=SECONDS]": or nothing, so that only `=` gives it, and
+    // without it the value is NULL. NULL: it takes nothing.
+    const char *argument;
     const char *help;     // what it does; may have several lines
 };
 
@@ -23,6 +26,16 @@ struct jc_command {
     const char *statuses; // what 0, 1 and 2 mean here, a line each
     int (*run)(const struct jc_command *command, int argc, char **argv);
 };
+
+// The commands, as --help lists them; NULL behind the last one. `help` is no command of its own.
+const struct jc_command *jc_command_at(size_t index);
+#define JC_HELP_SUMMARY "show this, or the help of a command"
+
+// The options that every command has; their table ends as every table does.
+const struct jc_option *jc_options_common(void);
+
+// Whether an option has a letter too: its id.
+bool jc_option_has_letter(const struct jc_option *option);
 
 // What every command takes.
 struct jc_common {
@@ -42,7 +55,7 @@ struct jc_options {
     const char *value; // of the option just returned
     int status;        // after JC_OPTIONS_STOP: what to end with
     struct option table[JC_MAX_OPTIONS];
-    char letters[2 * JC_MAX_OPTIONS + 2];
+    char letters[3 * JC_MAX_OPTIONS + 2];
 };
 
 enum { JC_OPTIONS_STOP = -1, JC_OPTIONS_END = 0 };
@@ -67,7 +80,7 @@ int jc_options_misuse(const struct jc_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 extern const struct jc_command jc_command_prewarm, jc_command_plan, jc_command_lint,
-    jc_command_stats, jc_command_ls, jc_command_show, jc_command_explain, jc_command_clear,
-    jc_command_doctor;
+    jc_command_stats, jc_command_report, jc_command_ls, jc_command_show, jc_command_explain,
+    jc_command_clear, jc_command_doctor, jc_command_completion;
 
 #endif

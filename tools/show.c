@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <jitcache/jitcache.h>
@@ -154,12 +153,8 @@ static void print_json(const struct show *show)
 
 static void print_time(const char *name, uint64_t ms, bool age)
 {
-    time_t seconds = (time_t) (ms / 1000);
-    struct tm parts;
-    char text[64], since[JC_UNITS_SIZE];
-    if (!localtime_r(&seconds, &parts) || !strftime(text, sizeof(text), "%F %T", &parts))
-        return;
-    printf("%-14s  %s", name, text);
+    char text[JC_UNITS_SIZE], since[JC_UNITS_SIZE];
+    printf("%-14s  %s", name, jc_units_moment(ms, text));
     if (age)
         printf(" (%s)", jc_units_age(jc_now_ms(), ms, since));
     putchar('\n');

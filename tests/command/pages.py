@@ -6,7 +6,8 @@ import unittest
 
 import harness
 
-COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
+COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor",
+            "completion", "report"]
 
 # What stands around a block of a page that is no program of its own. The driver's types and its
 # launch are declared as in cuda.h, which need not be here.

@@ -6,7 +6,8 @@ import unittest
 import harness
 from harness import ROPE, SILU
 
-COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor"]
+COMMANDS = ["prewarm", "plan", "lint", "stats", "ls", "show", "explain", "clear", "doctor",
+            "completion", "report"]
 
 # Words, and what the message must hold.
 WRONG = [

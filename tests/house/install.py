@@ -53,6 +53,9 @@ def check_files(root, prefix):
     wanted += [prefix / path.relative_to(root) for path in (root / "include").rglob("*.h")]
     wanted += [templates / path.name for path in (root / "templates").glob("*.cu*")]
     wanted += [prefix / "share/man/man1" / path.name for path in (root / "man").glob("*.1")]
+    wanted += [prefix / "share" / name for name in (
+        "bash-completion/completions/jitcache", "zsh/site-functions/_jitcache",
+        "fish/vendor_completions.d/jitcache.fish")]
     missing = [str(path) for path in wanted if not path.exists()]
     if missing:
         sys.exit("not installed: " + ", ".join(missing))
@@ -74,7 +77,7 @@ def build_example(root, cc, prefix, program, static, name="prewarm.c", more=()):
 def try_launching(root, cc, prefix, folder, cuda_headers, libcuda):
     """Builds the examples that launch, and lets them believe that there is a GPU."""
     [library] = prefix.rglob("libjitcache.so")
-    for name in ("launch.c", "graph.c", "serve.c"):
+    for name in ("launch.c", "graph.c", "serve.c", "metrics.c"):
         program = folder / Path(name).stem
         build_example(root, cc, prefix, program, False, name, ["-isystem", cuda_headers, libcuda])
         run(program, JITCACHE_DIR=str(folder / "cache-launch"),
