@@ -47,25 +47,26 @@ static size_t *measure(const struct jc_columns *table)
     return widths;
 }
 
-static void print_row(const struct jc_columns *table, FILE *out, size_t indent,
+// Of a row the first `shown` columns.
+static void print_row(const struct jc_columns *table, FILE *out, size_t indent, size_t shown,
                       const size_t *widths, const char *const *cells)
 {
     fprintf(out, "%*s", (int) indent, "");
-    for (size_t i = 0; i < table->num_columns; i++) {
+    for (size_t i = 0; i < shown; i++) {
         const char *cell = cells ? cells[i] : heading(table, i);
         bool right = table->headings[i][0] == '>';
         int padding = (int) (widths[i] - jc_width(cell));
-        bool last = i + 1 == table->num_columns;
+        bool last = i + 1 == shown;
         fprintf(out, "%*s%s%*s", right ? padding : 0, "", cell, right || last ? 0 : padding, "");
         fputs(last ? "" : "  ", out);
     }
 }
 
-static void print_rows(const struct jc_columns *table, FILE *out, size_t indent,
+static void print_rows(const struct jc_columns *table, FILE *out, size_t indent, size_t shown,
                        const size_t *widths)
 {
     for (size_t i = 0; i < table->num_cells; i += table->num_columns) {
-        print_row(table, out, indent, widths, (const char *const *) table->cells + i);
+        print_row(table, out, indent, shown, widths, (const char *const *) table->cells + i);
         fputc('\n', out);
     }
 }
@@ -74,17 +75,18 @@ void jc_columns_print(const struct jc_columns *table, size_t indent)
 {
     assert(table->num_cells % table->num_columns == 0);
     size_t *widths = measure(table);
-    print_row(table, stdout, indent, widths, NULL);
+    print_row(table, stdout, indent, table->num_columns, widths, NULL);
     putchar('\n');
-    print_rows(table, stdout, indent, widths);
+    print_rows(table, stdout, indent, table->num_columns, widths);
     free(widths);
 }
 
 // --- on a screen ---------------------------------------------------------------------------------
 
-static bool says_nothing(const char *cell)
+static bool says_nothing(const struct jc_columns *table, size_t column, const char *cell)
 {
-    return !*cell || strcmp(cell, "0") == 0 || strcmp(cell, "-") == 0;
+    bool number = table->headings[column][0] == '>';
+    return !*cell || strcmp(cell, "-") == 0 || (number && strcmp(cell, "0") == 0);
 }
 
 // A row in as many lines as it takes; what belongs together is not parted.
@@ -92,9 +94,10 @@ static void print_stacked(const struct jc_columns *table, const struct jc_screen
                           const char *const *cells)
 {
     size_t used = 0;
+    jc_screen_print(screen, JC_PAINT_FAINT, "%s ", heading(table, 0));
     jc_screen_print(screen, JC_PAINT_STRONG, "%s\n", cells[0]);
     for (size_t i = 1; i < table->num_columns; i++) {
-        if (says_nothing(cells[i]))
+        if (says_nothing(table, i, cells[i]))
             continue;
         size_t width = jc_width(heading(table, i)) + 1 + jc_width(cells[i]);
         bool fits = used && used + 2 + width <= screen->columns;
@@ -107,24 +110,31 @@ static void print_stacked(const struct jc_columns *table, const struct jc_screen
         fputc('\n', screen->out);
 }
 
+// How many columns there is room for; 0: too few.
+static size_t fitting(const struct jc_columns *table, const size_t *widths, size_t room)
+{
+    size_t width = 2 * (table->num_columns - 1), shown = table->num_columns;
+    for (size_t i = 0; i < table->num_columns; i++)
+        width += widths[i];
+    while (room && width > room && table->num_columns - shown < table->num_spare)
+        width -= 2 + widths[--shown];
+    return room && width > room ? 0 : shown;
+}
+
 void jc_columns_show(const struct jc_columns *table, const struct jc_screen *screen)
 {
     assert(table->num_cells % table->num_columns == 0);
     size_t *widths = measure(table);
-    size_t width = 2 * (table->num_columns - 1);
-    for (size_t i = 0; i < table->num_columns; i++)
-        width += widths[i];
-    if (screen->columns && width > screen->columns) {
+    size_t shown = fitting(table, widths, screen->columns);
+    if (shown) {
+        jc_screen_begin(screen, JC_PAINT_FAINT);
+        print_row(table, screen->out, 0, shown, widths, NULL);
+        jc_screen_end(screen, JC_PAINT_FAINT);
+        fputc('\n', screen->out);
+        print_rows(table, screen->out, 0, shown, widths);
+    } else {
         for (size_t i = 0; i < table->num_cells; i += table->num_columns)
             print_stacked(table, screen, (const char *const *) table->cells + i);
-    } else {
-        // The escapes stand around the whole line, as widths know nothing of them.
-        FILE *out = screen->out;
-        jc_screen_begin(screen, JC_PAINT_FAINT);
-        print_row(table, out, 0, widths, NULL);
-        jc_screen_end(screen, JC_PAINT_FAINT);
-        fputc('\n', out);
-        print_rows(table, out, 0, widths);
     }
     free(widths);
 }

@@ -42,11 +42,12 @@ void jc_figures_add_text(struct jc_figures *figures, unsigned depth, const char 
 
 // The columns of the page, each as wide as what is in it.
 struct layout {
-    size_t label; // with the colon and two blanks
+    size_t label; // with the colon and the blanks behind it
     size_t value;
-    size_t of; // of the number behind the slash; 0: it is left out
-    size_t share;
-    size_t note; // where notes begin
+    size_t of;    // of the number behind the slash; 0: there is no room for it
+    size_t gap;   // before a share
+    size_t share; // 0: there is no room for it beside the value
+    size_t note;  // where notes begin
 };
 
 #define SHARE_SIZE 16
@@ -67,9 +68,9 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static struct layout lay_out(const struct jc_figures *figures, const struct jc_screen *screen)
+static struct layout measure(const struct jc_figures *figures)
 {
-    struct layout layout = {0};
+    struct layout layout = {.gap = 2};
     char text[JC_UNITS_SIZE], share[SHARE_SIZE];
     for (size_t i = 0; i < figures->count; i++) {
         const struct jc_figure *figure = &figures->list[i];
@@ -83,10 +84,28 @@ static struct layout lay_out(const struct jc_figures *figures, const struct jc_s
         spell_share(figure, share);
         layout.share = larger(layout.share, strlen(share));
     }
-    layout.note = layout.label + layout.value + (layout.share ? 2 + layout.share : 0);
-    if (layout.of && screen->columns && layout.note + 3 + layout.of > screen->columns)
+    return layout;
+}
+
+static size_t end_of_shares(const struct layout *layout)
+{
+    return layout->label + layout->value + (layout->of ? 3 + layout->of : 0) +
+           (layout->share ? layout->gap + layout->share : 0);
+}
+
+// Gives up one thing after the other until the figures have room.
+static struct layout lay_out(const struct jc_figures *figures, const struct jc_screen *screen)
+{
+    struct layout layout = measure(figures);
+    bool narrow = screen->columns && end_of_shares(&layout) > screen->columns;
+    if (narrow) {
         layout.of = 0;
-    layout.note += (layout.of ? 3 + layout.of : 0) + 2;
+        layout.gap = 1;
+        layout.label--;
+    }
+    if (narrow && end_of_shares(&layout) > screen->columns)
+        layout.share = 0;
+    layout.note = end_of_shares(&layout) + 2;
     return layout;
 }
 
@@ -99,17 +118,20 @@ static void print_value(const struct jc_figure *figure, const struct layout *lay
     jc_screen_print(screen, figure->paint, "%s", text);
     if (!figure->of)
         return;
+    spell_share(figure, share);
     if (layout->of)
         fprintf(screen->out, " / %*s", (int) layout->of, jc_units_count(figure->of, text));
-    spell_share(figure, share);
-    fprintf(screen->out, "  %*s", (int) layout->share, share);
+    if (layout->share)
+        fprintf(screen->out, "%*s%*s", (int) layout->gap, "", (int) layout->share, share);
+    else
+        fprintf(screen->out, "\n%*s%s", (int) (2 * figure->depth + 2), "", share);
 }
 
 static void print_note(const struct jc_figure *figure, const struct layout *layout,
                        const struct jc_screen *screen)
 {
-    size_t end = figure->of ? layout->note - 2 : layout->label + layout->value;
     if (!screen->columns || layout->note + jc_width(figure->note) <= screen->columns) {
+        size_t end = figure->of ? layout->note - 2 : layout->label + layout->value;
         fprintf(screen->out, "%*s", (int) (layout->note - end), "");
         jc_screen_print(screen, JC_PAINT_FAINT, "%s\n", figure->note);
         return;
@@ -126,19 +148,22 @@ static void print_label(const struct jc_figure *figure, const struct jc_screen *
     jc_screen_print(screen, paint, "%s:", figure->label);
 }
 
-// What is too wide to stand beside its label stands below it.
-static void print_text(const struct jc_figure *figure, size_t gap, const struct layout *layout,
+// What is too wide for its column moves up to its label, or stands below that.
+static void print_text(const struct jc_figure *figure, size_t begin, const struct layout *layout,
                        const struct jc_screen *screen)
 {
     const char *text = figure->note ? figure->note : "";
-    if (!screen->columns || layout->label + jc_width(text) <= screen->columns) {
-        fprintf(screen->out, "%*s", (int) gap, "");
-        jc_screen_print(screen, figure->paint, "%s\n", text);
+    size_t width = jc_width(text), indent = 2 * figure->depth + 2;
+    size_t column = layout->label;
+    if (screen->columns && column + width > screen->columns)
+        column = begin + 1;
+    if (screen->columns && column + width > screen->columns) {
+        fputc('\n', screen->out);
+        jc_screen_wrap(screen, figure->paint, indent, indent, text);
         return;
     }
-    size_t indent = 2 * figure->depth + 2;
-    fputc('\n', screen->out);
-    jc_screen_wrap(screen, figure->paint, indent, indent, text);
+    fprintf(screen->out, "%*s", (int) (column - begin), "");
+    jc_screen_print(screen, figure->paint, "%s\n", text);
 }
 
 void jc_figures_print(const struct jc_figures *figures, const struct jc_screen *screen)
@@ -146,13 +171,13 @@ void jc_figures_print(const struct jc_figures *figures, const struct jc_screen *
     struct layout layout = lay_out(figures, screen);
     for (size_t i = 0; i < figures->count; i++) {
         const struct jc_figure *figure = &figures->list[i];
-        size_t gap = layout.label - (2 * figure->depth + jc_width(figure->label) + 1);
+        size_t begin = 2 * figure->depth + jc_width(figure->label) + 1;
         print_label(figure, screen);
         if (figure->is_text) {
-            print_text(figure, gap, &layout, screen);
+            print_text(figure, begin, &layout, screen);
             continue;
         }
-        fprintf(screen->out, "%*s", (int) gap, "");
+        fprintf(screen->out, "%*s", (int) (layout.label - begin), "");
         print_value(figure, &layout, screen);
         if (figure->note)
             print_note(figure, &layout, screen);

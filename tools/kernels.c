@@ -30,12 +30,12 @@ static void add_counts(struct jc_columns *table, const struct jc_counts *counts)
 {
     add_count(table, counts->launches);
     add_count(table, counts->generic_launches);
-    add_count(table, counts->disk_hits);
     add_count(table, counts->compiles);
     add_duration(table, counts->compile_ns);
+    add_duration(table, counts->stall_ns);
+    add_count(table, counts->disk_hits);
     add_count(table, counts->loads);
     add_duration(table, counts->held_ns);
-    add_duration(table, counts->stall_ns);
 }
 
 // What the cache has is of all devices.
@@ -55,13 +55,14 @@ void jc_kernels_show(const struct jc_stats *stats, const struct jc_holdings *hol
                      const struct jc_screen *screen)
 {
     static const char *const headings[] = {
-        "KERNEL",  ">DEVICE", ">LAUNCHES", ">STAND-INS", ">DISK HITS", ">COMPILES", ">TIME",
-        ">LOADS",  ">HELD UP", ">WAITED",  ">LOADED NOW",    ">CACHED",    ">SIZE",     NULL};
+        "KERNEL",     "DEVICE", ">LAUNCHES", ">STAND-INS", ">COMPILES", ">TIME", ">WAITED",
+        ">DISK HITS", ">LOADS", ">HELD UP",  ">LOADED",    ">CACHED",   ">SIZE", NULL};
     if (stats->num_kernels == 0)
         return;
     uint64_t variants = 0;
     struct jc_columns table;
     jc_columns_init(&table, headings);
+    table.num_spare = 6; // from DISK HITS on
     for (size_t i = 0; i < stats->num_kernels; i++) {
         const struct jc_stats_kernel *kernel = &stats->kernels[i];
         jc_columns_add(&table, "%s", kernel->name);
@@ -122,7 +123,7 @@ static void add_quantile(struct jc_columns *table, const struct jc_stats_kernel 
 
 void jc_kernels_show_tail(const struct jc_stats *stats, const struct jc_screen *screen)
 {
-    static const char *const headings[] = {"TAIL",  ">DEVICE", ">TIMED", ">MEDIAN",
+    static const char *const headings[] = {"TAIL",  "DEVICE", ">TIMED", ">MEDIAN",
                                            ">99 %", ">99.9 %", ">MOST",  NULL};
     struct jc_columns table;
     jc_columns_init(&table, headings);
