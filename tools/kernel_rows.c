@@ -96,7 +96,9 @@ static void put_bars(FILE *html, const struct jc_stats_kernel *kernel, uint64_t 
 static void put_kernel(FILE *html, const struct jc_stats_kernel *kernel, uint64_t longest)
 {
     const struct jc_counts *total = &kernel->total, *sealed = &kernel->sealed;
-    fputs("<tr><th scope=\"row\">", html);
+    fputs("<tr><th scope=\"row\" title=\"", html); // a long one is cut off
+    jc_html_text(html, kernel->name);
+    fputs("\">", html);
     jc_html_text(html, kernel->name);
     fputs("</th>", html);
     if (kernel->device >= 0)

@@ -173,7 +173,9 @@ static void add_since(struct page *page)
 {
     const struct jc_stats *stats = page->summary->stats;
     char since[JC_MOMENT_SIZE], age[JC_UNITS_SIZE];
-    uint64_t since_ms = stats->since_ms ? stats->since_ms : stats->zeroed_ms;
+    // What was asked for may begin before there was anything.
+    bool zeroed = stats->zeroed_ms > stats->since_ms;
+    uint64_t since_ms = zeroed ? stats->zeroed_ms : stats->since_ms;
     if (!since_ms) {
         jc_figures_add_text(&page->figures, 0, "Since", JC_PAINT_PLAIN, "the beginning");
         return;
@@ -182,7 +184,7 @@ static void add_since(struct page *page)
     jc_figures_add_text(&page->figures, 0, "Since", JC_PAINT_PLAIN, "%s, %s%s%s",
                         jc_moment_spell(since_ms, stats->now_ms, since), age,
                         strcmp(age, "now") == 0 ? "" : " ago",
-                        stats->since_ms ? "" : ", when it was set to zero");
+                        zeroed ? ", when it was set to zero" : "");
 }
 
 // --- the cache -----------------------------------------------------------------------------------

@@ -166,6 +166,11 @@ class Report(harness.Case):
                    "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "small",
                    "footer", "br"}
         self.assertEqual(set(page.tags) - allowed, set())
+        names = {"lang", "charset", "http-equiv", "name", "content", "rel", "href", "class", "id",
+                 "title", "role", "aria-label", "aria-hidden", "scope", "colspan", "open", "width",
+                 "height", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "dx", "text-anchor"}
+        self.assertEqual({name for name, _ in page.attributes} - names, set())
+        self.assertIn(("title", "two \"quotes\" & 'more'"), page.attributes)
         text = page.text()
         for wanted in ("<script>alert(1)</script>", "two \"quotes\" & 'more'", "noyau_été",
                        "bad\\xff\\xfe\\x7f", "right\\u202eto left", "line\\x0abreak\\x1b[31m",

@@ -405,7 +405,11 @@ class Since(Scenic):
                 ({}, "the beginning"),
                 ({"since_ms": NOW - 11 * MINUTE - 10_250}, "13:53:00, 11 min ago"),
                 ({"since_ms": NOW - 49 * 60 * MINUTE}, "2026-11-28 13:04, 2 d ago"),
-                ({"zeroed_ms": NOW - 5000}, "14:04:05, 5 s ago, when it was set to zero")]:
+                ({"zeroed_ms": NOW - 5000}, "14:04:05, 5 s ago, when it was set to zero"),
+                ({"since_ms": NOW - MINUTE, "zeroed_ms": NOW - 5000},
+                 "14:04:05, 5 s ago, when it was set to zero"),
+                ({"since_ms": NOW - MINUTE, "zeroed_ms": NOW - 5 * MINUTE},
+                 "14:03:10, 1 min ago")]:
             self.scene(busy(**changes))
             self.assertEqual(self.line(self.shown(), "Since"), wanted)
 
