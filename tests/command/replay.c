@@ -131,7 +131,8 @@ static void read_pass(struct replay *replay, char *rest)
     for (char *word; (word = strsep(&rest, " ")) && kernel->num_passed < MAX_PASSED;) {
         struct source *source = &kernel->passed[kernel->num_passed++];
         source->is_column = *word == '$';
-        source->number = source->is_column ? find_column(replay, word + 1) : strtoull(word, NULL, 0);
+        source->number =
+            source->is_column ? find_column(replay, word + 1) : strtoull(word, NULL, 0);
     }
 }
 

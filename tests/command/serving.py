@@ -16,8 +16,8 @@ What stands here of how often an argument changes is computed from the numbers a
 import random
 import re
 
-# Of each kernel: its grid, then its parameters with a rule, `@NAME`, and its arguments. Behind " = "
-# stands what a call passes: a number, or the name of a column of the trace.
+# Of each kernel: its grid, then its parameters with a rule, `@NAME`, and its arguments. Behind an
+# equals sign stands what a call passes: a number, or `$` and the name of a column of the trace.
 KERNELS = """
 rms_norm: num_tokens
   x: const f16* = $x
