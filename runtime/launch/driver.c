@@ -15,9 +15,30 @@
 
 // --- the driver's words --------------------------------------------------------------------------
 
+bool jc_driver_is_fault(int cu_result)
+{
+    switch (cu_result) {
+    case JC_CU_ILLEGAL_ADDRESS:
+    case JC_CU_LAUNCH_TIMEOUT:
+    case JC_CU_ASSERT:
+    case JC_CU_HARDWARE_STACK_ERROR:
+    case JC_CU_ILLEGAL_INSTRUCTION:
+    case JC_CU_MISALIGNED_ADDRESS:
+    case JC_CU_INVALID_ADDRESS_SPACE:
+    case JC_CU_INVALID_PC:
+    case JC_CU_LAUNCH_FAILED:
+        return true;
+    default:
+        return false;
+    }
+}
+
 // What is known to help. The rest is the driver's to explain.
 static const char *advice_for(int cu_result)
 {
+    if (jc_driver_is_fault(cu_result))
+        return "a kernel failed that ran before, of whomever, and the process has to be started"
+               " again: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1, tells which";
     switch (cu_result) {
     case JC_CU_OUT_OF_MEMORY:
         return "leave the GPU some memory: nvidia-smi tells which processes hold it";
@@ -44,17 +65,6 @@ static const char *advice_for(int cu_result)
     case JC_CU_NVLINK_UNCORRECTABLE:
         return "the hardware failed: nvidia-smi -q tells more; start the process again, on another"
                " GPU if it stays so";
-    case JC_CU_ILLEGAL_ADDRESS:
-    case JC_CU_LAUNCH_TIMEOUT:
-    case JC_CU_ASSERT:
-    case JC_CU_HARDWARE_STACK_ERROR:
-    case JC_CU_ILLEGAL_INSTRUCTION:
-    case JC_CU_MISALIGNED_ADDRESS:
-    case JC_CU_INVALID_ADDRESS_SPACE:
-    case JC_CU_INVALID_PC:
-    case JC_CU_LAUNCH_FAILED:
-        return "a kernel failed that ran before, of whomever, and the process has to be started"
-               " again: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1, tells which";
     case JC_CU_CAPTURE_IMPLICIT:
         return "the legacy default stream cannot be used while another stream of the context is"
                " captured: pass a stream of your own";
@@ -63,6 +73,16 @@ static const char *advice_for(int cu_result)
     default:
         return NULL;
     }
+}
+
+void jc_driver_explain(const struct jc_driver *driver, int cu_result, const char **name,
+                       const char **text)
+{
+    *name = *text = NULL;
+    if (driver->cuGetErrorName(cu_result, name) != JC_CU_SUCCESS || !*name)
+        *name = "an error that it has no name for";
+    if (driver->cuGetErrorString(cu_result, text) != JC_CU_SUCCESS || !*text)
+        *text = "not explained";
 }
 
 enum jc_result jc_driver_fail(const struct jc_driver *driver, int cu_result, struct jc_error *error,
@@ -74,11 +94,8 @@ enum jc_result jc_driver_fail(const struct jc_driver *driver, int cu_result, str
     vsnprintf(doing, sizeof(doing), format, args);
     va_end(args);
 
-    const char *name = NULL, *text = NULL;
-    if (driver->cuGetErrorName(cu_result, &name) != JC_CU_SUCCESS || !name)
-        name = "an error that it has no name for";
-    if (driver->cuGetErrorString(cu_result, &text) != JC_CU_SUCCESS || !text)
-        text = "not explained";
+    const char *name, *text;
+    jc_driver_explain(driver, cu_result, &name, &text);
     const char *advice = advice_for(cu_result);
     return jc_fail(error,
                    cu_result == JC_CU_OUT_OF_MEMORY ? JC_ERROR_DEVICE_MEMORY : JC_ERROR_DRIVER,

@@ -145,6 +145,7 @@ struct jc_cu_launch_config {
     X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value)) \
     X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *status)) \
     X(cuStreamQuery, "cuStreamQuery", (CUstream stream)) \
+    X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream)) \
     X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
     X(cuLaunchKernelEx, "cuLaunchKernelEx", \
       (const struct jc_cu_launch_config *config, CUfunction function, void **arguments, \
@@ -181,6 +182,13 @@ void jc_driver_finish(struct jc_driver *driver);
 // JC_ERROR_DEVICE_MEMORY, everything else JC_ERROR_DRIVER.
 enum jc_result jc_driver_fail(const struct jc_driver *driver, int cu_result, struct jc_error *error,
                               const char *doing_format, ...) JC_FORMAT(4, 5);
+
+// The driver's name and words for its result, or ours where it has none.
+void jc_driver_explain(const struct jc_driver *driver, int cu_result, const char **name,
+                       const char **text);
+
+// Whether it is what a kernel's failure leaves behind: every call fails with it from then on.
+bool jc_driver_is_fault(int cu_result);
 
 // JC_ERROR_DRIVER: this is a child of the process that opened the driver, where CUDA cannot work.
 enum jc_result jc_driver_check_process(const struct jc_driver *driver, struct jc_error *error);

@@ -14,6 +14,7 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/setting.h"
 #include "variant.h"
+#include "watch.h"
 
 const char *jc_kernel_arch(const struct jc_kernel *kernel)
 {
@@ -543,8 +544,8 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         return jc_fail_memory(error);
     }
     struct jc_context *context = device->context;
-    *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl, .policy = params.policy,
-                                 .launch = device->driver->cuLaunchKernelEx};
+    *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl, .policy = params.policy};
+    kernel->launch = jc_watch_wanted(kernel) ? NULL : device->driver->cuLaunchKernelEx;
     if (kernel->policy == JC_POLICY_DEFAULT)
         kernel->policy = context->policy;
     kernel->end = &kernel->variants;

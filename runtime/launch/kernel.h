@@ -40,7 +40,7 @@ struct jc_kernel {
     struct jc_table table;
     // Together with the table's root and what the scheme begins with: the line that launches read.
     int (*launch)(const struct jc_cu_launch_config *config, CUfunction function, void **arguments,
-                  void **extra); // the driver's cuLaunchKernelEx
+                  void **extra); // the driver's cuLaunchKernelEx; NULL: see watch.h
     struct jc_tally_cell *tally;
     struct jc_scheme scheme;
 
@@ -69,6 +69,7 @@ struct jc_kernel {
     struct jc_kernel_info counts; // but for the next two, which are counted without the lock
 
     atomic_uint_fast64_t misses, captured_generic;
+    atomic_uint_fast64_t samples[JC_STATS_SAMPLES]; // of launches that were timed; see watch.h
 };
 
 // What its variants are compiled for: "sm_90a".

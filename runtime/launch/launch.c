@@ -3,11 +3,13 @@
 #include "kernel.h"
 
 #include "cache/report.h"
+#include "watch.h"
 
 // What a call comes to, before it is handed to the driver or to the caller.
 struct prepared {
     const struct jc_variant *variant;
     struct jc_cu_launch_config config;
+    bool stands_in;
     bool is_empty;
     unsigned cluster[3]; // set where the shape has one
     struct jc_call call; // the last, of which little is used
@@ -52,6 +54,7 @@ static inline enum jc_result prepare(struct jc_kernel *kernel, void *stream, voi
     const struct jc_variant *variant = jc_service_variant(service);
     const struct jc_shape *shape = &variant->shape;
     prepared->variant = variant;
+    prepared->stands_in = service & JC_SERVICE_STANDS_IN;
     if (service & JC_SERVICE_PLAIN) {
         prepared->config = shape->config;
         prepared->is_empty = false;
@@ -103,6 +106,8 @@ enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *c
     for (size_t i = 0; i < scheme->num_derived; i++)
         launch->derived[scheme->derived[i]] = prepared.call.slots[scheme->derived[i]];
     launch->arguments = arrange(scheme, args, launch->derived, launch->pointers);
+    if (!prepared.is_empty)
+        jc_tally_count(kernel->tally, prepared.stands_in);
     return JC_OK;
 }
 
@@ -139,8 +144,14 @@ enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *co
         config->attributes = attributes;
     }
     void *const *arguments = arrange(&kernel->scheme, args, prepared.call.slots, pointers);
+    if (__builtin_expect(!kernel->launch, false)) {
+        const struct jc_watched watched = {prepared.variant, config, arguments,
+                                           prepared.stands_in};
+        return jc_watch_launch(kernel, &watched, error);
+    }
     int refused = kernel->launch(config, shape->function, (void **) (uintptr_t) arguments, NULL);
     if (__builtin_expect(refused != JC_CU_SUCCESS, false))
         return jc_device_launch_fail(kernel->device, kernel->tmpl->name, refused, error);
+    jc_tally_count(kernel->tally, prepared.stands_in);
     return JC_OK;
 }

@@ -6,16 +6,24 @@
 
 #include "kernel.h"
 
-// Launches as jc_kernel_launch does. `args` are the caller's, for the text of a fault.
+// A launch that is ready for the driver.
+struct jc_watched {
+    const struct jc_variant *variant;
+    const struct jc_cu_launch_config *config;
+    void *const *arguments; // all of the kernel's, in the template's order
+    bool stands_in;
+};
+
+// Launches as jc_kernel_launch does, and counts. JC_ERROR_DRIVER: and, where each launch is waited
+// for, that this one failed.
 JC_COLD
-enum jc_result jc_watch_launch(struct jc_kernel *kernel, const struct jc_variant *variant,
-                               const struct jc_cu_launch_config *config, void *const *args,
-                               void **arguments, struct jc_error *error);
+enum jc_result jc_watch_launch(struct jc_kernel *kernel, const struct jc_watched *watched,
+                               struct jc_error *error);
 
 // Whether the kernel's launches are to be watched.
 bool jc_watch_wanted(const struct jc_kernel *kernel);
 
-// Adds what was timed of a kernel.
+// Adds what was timed of a kernel. Threads: any, at any time.
 void jc_watch_collect(const struct jc_kernel *kernel, uint64_t samples[JC_STATS_SAMPLES]);
 
 #endif

@@ -5,8 +5,9 @@
 // has 64 cells, of as many kernels, in each slot: what a thread launches in turn lies side by side.
 // The memory is anonymous, and there from the first launch of a thread on.
 //
-// Slot 0 is that of threads that have none: of the first launch of each, and of those beyond
-// JC_TALLY_SLOTS - 1. It is shared, and counted in by atomic additions.
+// Slot 0 is that of threads that have none: those beyond JC_TALLY_SLOTS - 1 at a time, and those
+// that have begun to end. It is shared, and counted in by atomic additions. No thread waits for a
+// slot, and no lock is taken for one: so a fork in the middle of it harms nobody.
 
 #ifndef JC_TALLY_H
 #define JC_TALLY_H
@@ -28,8 +29,10 @@ struct jc_tally_cell {
     atomic_uint_fast64_t served[2];
 };
 
-// The slot of this thread; 0: it has none yet. The library's second global, beside the fork
-// handler: a thread has its slot for all contexts, and gives it back when it ends.
+// The slot of this thread; 0: it has none. With the slots that are taken it is the library's second
+// global, beside the fork handler: a thread has its slot for all contexts, from its first launch
+// on, and gives it back when it ends. It lies in the room that the loader keeps for libraries that
+// are opened late, which is small: these 4 bytes are all.
 extern _Thread_local unsigned jc_tally_slot __attribute__((tls_model("initial-exec")));
 
 struct jc_tally_page;
@@ -48,6 +51,14 @@ void jc_tallies_finish(struct jc_tallies *tallies);
 
 // Adds up all threads. Threads: any, at any time.
 void jc_tally_sum(const struct jc_tally_cell *cell, uint64_t served[2]);
+
+// What was counted in the slot of this thread, by it and by those that had it before.
+static inline uint64_t jc_tally_of_slot(const struct jc_tally_cell *cell)
+{
+    const struct jc_tally_cell *own = &cell[(size_t) jc_tally_slot * JC_TALLY_KERNELS];
+    return atomic_load_explicit(&own->served[0], memory_order_relaxed) +
+           atomic_load_explicit(&own->served[1], memory_order_relaxed);
+}
 
 // For a thread without a slot: gives it one if there is one, and counts.
 JC_COLD

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 OURS = re.compile(r"jc_[a-z0-9_]+")
-# What sanitizers and coverage add to every object.
-TOOLS = re.compile(r"__(asan|ubsan|tsan|odr_asan|gcov|llvm|profc?|sanitizer)\w*[.\w]*")
+# What sanitizers and coverage add to every object; and what the header of NVTX defines, weak and
+# hidden, once for all who include it.
+TOOLS = re.compile(r"__(asan|ubsan|tsan|odr_asan|gcov|llvm|profc?|sanitizer)\w*[.\w]*|nvtx\w+_v3")
 
 
 def promised(text):
