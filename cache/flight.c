@@ -62,7 +62,7 @@ int jc_flight_open(struct jc_cache *cache, int flags)
 
 // A fork in another thread finds the descriptor in the list, or not open yet: hence the mutex
 // around all of it.
-static int open_noted(struct jc_cache *cache)
+int jc_flight_note(struct jc_cache *cache, int (*open)(void *user), void *user)
 {
     struct jc_flights *flights = &cache->flights;
     int fd = -1;
@@ -77,7 +77,7 @@ static int open_noted(struct jc_cache *cache)
         flights->fds = more;
         flights->capacity = capacity;
     }
-    fd = jc_flight_open(cache, O_CREAT);
+    fd = open(user);
     if (fd >= 0)
         flights->fds[flights->num++] = fd;
 unlock:;
@@ -114,10 +114,15 @@ static off_t byte_of(const struct jc_key *key, bool background)
     return (off_t) (first | (be64toh(low) & (first - 1)));
 }
 
+static int open_flight(void *user)
+{
+    return jc_flight_open(user, O_CREAT);
+}
+
 // 0 or an errno; EAGAIN: another has it; ESTALE: the file was unlinked before it was locked.
 static int begin(struct jc_cache *cache, const struct jc_key *key, bool background, int *fd)
 {
-    int opened = open_noted(cache);
+    int opened = jc_flight_note(cache, open_flight, cache);
     if (opened < 0)
         return errno;
     int rc = jc_lock_byte(opened, byte_of(key, background), F_WRLCK);

@@ -44,4 +44,9 @@ void jc_flight_end(struct jc_cache *cache, int fd);
 // look of two or three system calls. False too where that cannot be known. Threads: safe.
 bool jc_flight_is_on(struct jc_cache *cache, const struct jc_key *key, bool background);
 
+// Opens another file that is to be locked, by `open`, which gives a descriptor or -1 and an errno;
+// in the child of a fork it is closed, as that of a flight is. A fork in another thread waits for
+// `open`. -1: as `open` says, or ENOMEM. It is closed by jc_flight_end. Threads: safe.
+int jc_flight_note(struct jc_cache *cache, int (*open)(void *user), void *user);
+
 #endif

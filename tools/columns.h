@@ -14,6 +14,7 @@ struct jc_columns {
     size_t num_columns;
     char **cells; // row after row, printable
     size_t num_cells;
+    size_t num_spare; // so many of the last columns may be left out on a narrow screen; 0
 };
 
 // `headings` ends with NULL and must outlive the table.
@@ -24,6 +25,12 @@ void jc_columns_add(struct jc_columns *table, const char *format, ...) JC_FORMAT
 
 // Prints it behind `indent` blanks, two blanks between columns, none at the end of a line.
 void jc_columns_print(const struct jc_columns *table, size_t indent);
+
+// The same on a screen, with the headings set off. Where it is too narrow, spare columns are left
+// out; where that is not enough, each row becomes some lines, with all columns: its first cell, and below it the others, each behind its heading; those that say
+// nothing, "", "-" and of numbers "0", are left out then.
+struct jc_screen;
+void jc_columns_show(const struct jc_columns *table, const struct jc_screen *screen);
 
 void jc_columns_finish(struct jc_columns *table);
 

@@ -22,6 +22,11 @@ static const struct jc_option common_options[] = {
     {NULL, 0, NULL, NULL},
 };
 
+static bool is_optional(const char *argument)
+{
+    return argument && *argument == '[';
+}
+
 static void add_options(struct jc_options *options, const struct jc_option *add)
 {
     struct option *to = options->table;
@@ -32,13 +37,17 @@ static void add_options(struct jc_options *options, const struct jc_option *add)
         assert(to < options->table + JC_MAX_OPTIONS - 1);
         *to++ = (struct option){
             .name = add->name,
-            .has_arg = add->argument ? required_argument : no_argument,
+            .has_arg = !add->argument                  ? no_argument
+                       : is_optional(add->argument) ? optional_argument
+                                                    : required_argument,
             .val = add->id,
         };
         if (add->id > 0x7f)
             continue;
         *letter++ = (char) add->id;
         if (add->argument)
+            *letter++ = ':';
+        if (is_optional(add->argument))
             *letter++ = ':';
     }
 }
@@ -150,7 +159,7 @@ static void print_options(const struct jc_option *option)
         int column = option->id > 0x7f ? printf("      --%s", option->name)
                                        : printf("  -%c, --%s", option->id, option->name);
         if (option->argument)
-            column += printf(" %s", option->argument);
+            column += printf("%s%s", is_optional(option->argument) ? "" : " ", option->argument);
         if (column >= HELP_COLUMN - 1) {
             putchar('\n');
             column = 0;

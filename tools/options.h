@@ -9,7 +9,9 @@
 struct jc_option {
     const char *name;     // the long name; NULL ends a table
     int id;               // the short letter too, or a number above every letter
-    const char *argument; // what it takes, as `--help` shows it; NULL: nothing
+    // What it takes, as `--help` shows it; "[=SECONDS]": or nothing, so that only `=` gives it, and
+    // without it the value is NULL. NULL: it takes nothing.
+    const char *argument;
     const char *help;     // what it does; may have several lines
 };
 
@@ -42,7 +44,7 @@ struct jc_options {
     const char *value; // of the option just returned
     int status;        // after JC_OPTIONS_STOP: what to end with
     struct option table[JC_MAX_OPTIONS];
-    char letters[2 * JC_MAX_OPTIONS + 2];
+    char letters[3 * JC_MAX_OPTIONS + 2];
 };
 
 enum { JC_OPTIONS_STOP = -1, JC_OPTIONS_END = 0 };

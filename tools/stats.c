@@ -1,223 +1,357 @@
-// `jitcache stats`: what the cache holds, kernel by kernel.
+// `jitcache stats`: what was launched, compiled, loaded and waited for, which arguments make a
+// kernel compile without end, and what the cache holds.
 
+#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jitcache/jitcache.h>
 
-#include "catalog.h"
-#include "columns.h"
+#include "exposition.h"
+#include "holdings.h"
+#include "kernels.h"
 #include "memory.h"
+#include "moment.h"
 #include "options.h"
 #include "output.h"
+#include "processes.h"
+#include "pulse.h"
 #include "session.h"
+#include "statistics.h"
+#include "storms.h"
+#include "summary.h"
 #include "units.h"
+#include "watch.h"
+
+enum { ID_SINCE = 0x100, ID_WATCH, ID_PID, ID_ZERO, ID_OPENMETRICS, ID_COLOR };
 
 static const struct jc_option options_of_stats[] = {
+    {"since", ID_SINCE, "WHEN", "count from then on: 10m, 2h, 3d, today,\n"
+                                "2026-11-30, 2026-11-30T14:05"},
+    {"watch", ID_WATCH, "[=SECONDS]", "look again every 2 seconds, or as often as\n"
+                                      "that, until Ctrl-C"},
+    {"pid", ID_PID, "PID", "only that running process"},
+    {"zero", ID_ZERO, NULL, "count from now on, and show nothing"},
+    {"openmetrics", ID_OPENMETRICS, "[=FILE]", "print OpenMetrics text, or replace FILE by\n"
+                                               "it; FILE.prom is for the textfile collector"},
+    {"color", ID_COLOR, "WHEN", "auto, always or never"},
     {NULL, 0, NULL, NULL},
 };
 
-// Of one kernel, or of all.
-struct sums {
-    const char *kernel;
-    size_t variants, failures;
-    size_t texts; // template texts: more than one after the source was changed
-    uint64_t bytes, cost_ns, newest_ms;
-    const char **archs; // into the catalog
-    size_t num_archs;
+struct request {
+    struct jc_options options;
+    const char *since;
+    uint64_t since_ms;
+    uint64_t watch_ns; // 0: once
+    int pid;
+    bool zero, openmetrics;
+    const char *file; // of the metrics; NULL: standard output
+    enum jc_color color;
+    struct jc_pulse pulse;
+    size_t looks;
+    char *told; // the trouble that was told last
 };
 
-struct statistics {
-    struct sums *kernels;
-    size_t num_kernels;
-    struct sums total;
-    size_t num_records;
-};
+// --- one look ------------------------------------------------------------------------------------
 
-static void add_arch(struct sums *sums, const char *arch)
-{
-    for (size_t i = 0; i < sums->num_archs; i++)
-        if (strcmp(sums->archs[i], arch) == 0)
-            return;
-    sums->archs = jc_grow(sums->archs, sums->num_archs, sizeof(*sums->archs));
-    sums->archs[sums->num_archs++] = arch;
-}
-
-static void add_entry(struct sums *sums, const struct jc_cache_entry *entry)
-{
-    sums->bytes += entry->bytes;
-    sums->texts += entry->kind == JC_RECORD_TEMPLATE;
-    sums->failures += entry->kind == JC_RECORD_FAILURE;
-    if (entry->kind == JC_RECORD_VARIANT) {
-        sums->variants++;
-        sums->cost_ns += entry->cost_ns;
-        add_arch(sums, entry->label);
-    }
-    if (entry->created_ms > sums->newest_ms)
-        sums->newest_ms = entry->created_ms;
-}
-
-// The catalog has the records of one kernel side by side.
-static void count(struct statistics *statistics, const struct jc_catalog *catalog)
-{
-    struct sums *kernel = NULL;
-    for (size_t i = 0; i < catalog->num_entries; i++) {
-        const struct jc_cache_entry *entry = &catalog->entries[i];
-        statistics->num_records++;
-        add_entry(&statistics->total, entry);
-        if (!jc_kind_has_kernel(entry->kind))
-            continue;
-        const char *name = jc_catalog_kernel(catalog, entry->group);
-        if (!kernel || strcmp(kernel->kernel, name) != 0) {
-            statistics->kernels = jc_grow(statistics->kernels, statistics->num_kernels,
-                                          sizeof(*statistics->kernels));
-            kernel = &statistics->kernels[statistics->num_kernels++];
-            *kernel = (struct sums){.kernel = name};
-        }
-        add_entry(kernel, entry);
-    }
-}
-
-static json_t *json_of_sums(const struct sums *sums)
-{
-    json_t *archs = json_array();
-    for (size_t i = 0; i < sums->num_archs; i++)
-        json_array_append_new(archs, jc_json_text(sums->archs[i]));
-    return json_pack("{s:o*, s:I, s:I, s:I, s:o, s:I, s:f, s:I}", "kernel",
-                     sums->kernel ? jc_json_text(sums->kernel) : NULL, "variants",
-                     (json_int_t) sums->variants, "failures", (json_int_t) sums->failures, "texts",
-                     (json_int_t) sums->texts, "archs", archs, "bytes", (json_int_t) sums->bytes,
-                     "compile_seconds", (double) sums->cost_ns / 1e9, "newest_ms",
-                     (json_int_t) sums->newest_ms);
-}
-
-static void print_json(const struct jc_session *session, const struct statistics *statistics)
-{
-    const struct jc_cache_info *info = &session->info;
-    json_t *kernels = json_array();
-    for (size_t i = 0; i < statistics->num_kernels; i++)
-        json_array_append_new(kernels, json_of_sums(&statistics->kernels[i]));
-    json_t *dir = info->dir ? jc_json_text(info->dir) : json_null();
-    json_t *cache = json_pack(
-        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "dir", dir, "state", session->state, "bytes",
-        (json_int_t) info->bytes, "max_bytes", (json_int_t) info->max_bytes, "segments",
-        (json_int_t) info->segments, "base_segments", (json_int_t) info->base_segments, "records",
-        (json_int_t) statistics->num_records);
-    jc_print_json(json_pack("{s:o, s:o, s:o}", "cache", cache, "total",
-                            json_of_sums(&statistics->total), "kernels", kernels));
-}
-
-static char *join_archs(const struct sums *sums)
-{
-    size_t size = 1;
-    for (size_t i = 0; i < sums->num_archs; i++)
-        size += strlen(sums->archs[i]) + 1;
-    char *text = jc_allocate(size, 1);
-    for (size_t i = 0; i < sums->num_archs; i++) {
-        strcat(text, i ? " " : "");
-        strcat(text, sums->archs[i]);
-    }
-    return text;
-}
-
-static void add_row(struct jc_columns *table, const struct sums *sums, uint64_t now_ms)
-{
-    char text[JC_UNITS_SIZE];
-    char *archs = join_archs(sums);
-    jc_columns_add(table, "%s", sums->kernel ? sums->kernel : "in all");
-    jc_columns_add(table, "%zu", sums->variants);
-    jc_columns_add(table, "%zu", sums->failures);
-    jc_columns_add(table, "%zu", sums->texts);
-    jc_columns_add(table, "%s", archs);
-    jc_columns_add(table, "%s", jc_units_bytes(sums->bytes, text));
-    jc_columns_add(table, "%s", sums->variants ? jc_units_duration(sums->cost_ns, text) : "-");
-    jc_columns_add(table, "%s", jc_units_age(now_ms, sums->newest_ms, text));
-    free(archs);
-}
-
-// Where base segments are asked for, how many are used: what is wrong with the others is a warning.
-static void print_base(unsigned used)
-{
-    unsigned asked = jc_session_base_asked();
-    if (asked)
-        printf("Base:    %u of %u segment%s in use\n", used, asked, asked == 1 ? "" : "s");
-}
-
-static void print_text(const struct jc_session *session, const struct statistics *statistics)
-{
-    static const char *const headings[] = {"KERNEL", ">VARIANTS", ">FAILED",   ">TEXTS", "ARCH",
-                                           ">SIZE",  ">COMPILE",  ">NEWEST", NULL};
-    const struct jc_cache_info *info = &session->info;
-    char used[JC_UNITS_SIZE], budget[JC_UNITS_SIZE];
-    char *dir = jc_printable(info->dir ? info->dir : "none", strlen(info->dir ? info->dir : "none"),
-                             false);
-    printf("Cache:   %s (%s)\n", dir, session->state);
-    free(dir);
-    printf("Budget:  %s of %s (%.1f %%) in %u segment%s", jc_units_bytes(info->bytes, used),
-           jc_units_bytes(info->max_bytes, budget),
-           info->max_bytes ? 100.0 * (double) info->bytes / (double) info->max_bytes : 0.0,
-           info->segments, info->segments == 1 ? "" : "s");
-    putchar('\n');
-    print_base(info->base_segments);
-    printf("Records: %zu\n", statistics->num_records);
-    if (statistics->num_kernels == 0)
-        return;
-
-    struct jc_columns table;
-    jc_columns_init(&table, headings);
-    uint64_t now_ms = jc_now_ms();
-    for (size_t i = 0; i < statistics->num_kernels; i++)
-        add_row(&table, &statistics->kernels[i], now_ms);
-    if (statistics->num_kernels > 1)
-        add_row(&table, &statistics->total, now_ms);
-    putchar('\n');
-    jc_columns_print(&table, 0);
-    jc_columns_finish(&table);
-}
-
-static int show_statistics(const struct jc_common *common)
-{
+struct look {
     struct jc_session session;
-    struct jc_catalog catalog = {0};
-    struct statistics statistics = {0};
-    int status = jc_session_open(&session, common, JC_SESSION_READ, NULL);
-    if (!status)
-        status = jc_catalog_read(&catalog, session.cache);
-    jc_catalog_tell_damage(&catalog);
-    if (!status) {
-        count(&statistics, &catalog);
-        if (common->json)
-            print_json(&session, &statistics);
-        else
-            print_text(&session, &statistics);
-    }
-    for (size_t i = 0; i < statistics.num_kernels; i++)
-        free(statistics.kernels[i].archs);
-    free(statistics.kernels);
-    free(statistics.total.archs);
-    jc_catalog_finish(&catalog);
-    jc_session_close(&session);
+    struct jc_stats *stats;
+    struct jc_storms storms;
+    struct jc_holdings holdings;
+    bool has_holdings;
+};
+
+// The cache is looked through where its records are shown: that takes longer than all the rest.
+static bool wants_holdings(const struct request *request)
+{
+    if (request->openmetrics)
+        return false;
+    return !request->watch_ns || request->options.common.json ||
+           request->options.common.verbosity > 0;
+}
+
+static int begin_look(struct look *look, const struct request *request)
+{
+    // What -v shows is on the screen; a log beside it would be in its way.
+    struct jc_common common = request->options.common;
+    common.verbosity = common.verbosity > 2 ? common.verbosity - 2 : 0;
+    struct jc_error error;
+    *look = (struct look){0};
+    int status = jc_session_open(&look->session, &common, JC_SESSION_READ, NULL);
+    if (status)
+        return status;
+    enum jc_result result = jc_stats_read(
+        look->session.context,
+        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = request->since_ms,
+                        .pid = request->pid),
+        &look->stats, &error);
+    if (result)
+        return jc_complain("%s", error.text);
+    jc_storms_find(&look->storms, look->stats);
+    look->has_holdings = wants_holdings(request);
+    if (look->has_holdings)
+        status = jc_holdings_read(&look->holdings, look->session.cache);
+    if (look->has_holdings && request->looks == 0)
+        jc_catalog_tell_damage(&look->holdings.catalog);
     return status;
+}
+
+static void end_look(struct look *look)
+{
+    jc_holdings_finish(&look->holdings);
+    jc_storms_finish(&look->storms);
+    jc_stats_destroy(&look->stats);
+    jc_session_close(&look->session);
+}
+
+// What could not be read is told when it is news.
+static void tell_trouble(struct request *request, const struct jc_stats *stats)
+{
+    if (*stats->trouble && !(request->told && strcmp(request->told, stats->trouble) == 0))
+        jc_remark("warning", stats->trouble);
+    free(request->told);
+    request->told = jc_copy_text(stats->trouble, strlen(stats->trouble));
+}
+
+// --- showing it ----------------------------------------------------------------------------------
+
+static void show_screen(const struct look *look, const struct request *request,
+                        const struct jc_screen *screen)
+{
+    const struct jc_stats *stats = look->stats;
+    const struct jc_holdings *holdings = look->has_holdings ? &look->holdings : NULL;
+    unsigned verbosity = request->options.common.verbosity;
+    const struct jc_summary summary = {
+        .session = &look->session,
+        .stats = stats,
+        .holdings = holdings,
+        .verbosity = verbosity,
+        .pid = request->pid,
+    };
+    jc_summary_show(&summary, screen);
+    jc_storms_show(&look->storms, stats, verbosity > 0, screen);
+    if (verbosity > 0) {
+        jc_processes_show(stats, screen);
+        jc_kernels_show(stats, holdings, screen);
+        jc_kernels_show_tail(stats, screen);
+    }
+    // Where nothing was counted, what the cache holds is all there is to say.
+    if (holdings && (verbosity > 0 || jc_summary_is_empty(stats)))
+        jc_holdings_show(holdings, stats->now_ms, screen);
+}
+
+static void print_json(const struct look *look, const struct request *request)
+{
+    json_t *object = json_object();
+    jc_holdings_add_json(&look->holdings, &look->session, object);
+    json_object_set_new(object, "statistics", jc_statistics_json(look->stats, &look->storms));
+    if (!request->watch_ns) {
+        jc_print_json(object);
+        return;
+    }
+    // One line a look.
+    json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    putchar('\n');
+    json_decref(object);
+}
+
+static int show(struct look *look, struct request *request, const struct jc_screen *screen)
+{
+    bool on_screen = false;
+    int status = JC_STATUS_DONE;
+    if (request->openmetrics) {
+        status = request->file ? jc_exposition_write(look->stats, request->file)
+                               : jc_exposition_print(look->stats);
+    } else if (request->options.common.json) {
+        print_json(look, request);
+    } else if (request->watch_ns && screen->out == stdout) {
+        jc_pulse_print_line(&request->pulse, look->stats, request->looks == 0);
+    } else {
+        on_screen = request->watch_ns != 0;
+        if (on_screen)
+            jc_pulse_show(&request->pulse, look->stats, screen);
+        show_screen(look, request, screen);
+    }
+    if (on_screen && *look->stats->trouble) {
+        char *trouble = jc_printable(look->stats->trouble, strlen(look->stats->trouble), true);
+        fputc('\n', screen->out);
+        jc_screen_wrap(screen, JC_PAINT_WARNING, 0, 2, trouble);
+        free(trouble);
+    } else if (!on_screen) {
+        tell_trouble(request, look->stats);
+    }
+    return status;
+}
+
+static int look_once(void *user, const struct jc_screen *screen)
+{
+    struct request *request = user;
+    struct look look;
+    // What the library warns of it warns of at each look.
+    if (request->looks)
+        jc_session_hold();
+    int status = begin_look(&look, request);
+    if (!status && request->watch_ns)
+        jc_pulse_note(&request->pulse, look.stats);
+    if (!status)
+        status = show(&look, request, screen);
+    end_look(&look);
+    if (request->looks++)
+        jc_session_release(false);
+    return status;
+}
+
+static int look(struct request *request)
+{
+    if (request->watch_ns) {
+        bool for_people = !request->openmetrics && !request->options.common.json;
+        return jc_watch_run(&(struct jc_watch){.interval_ns = request->watch_ns,
+                                               .color = request->color,
+                                               .redraw = for_people,
+                                               .look = look_once,
+                                               .user = request});
+    }
+    struct jc_screen screen;
+    jc_screen_init(&screen, request->color);
+    return look_once(request, &screen);
+}
+
+// --- from now on ---------------------------------------------------------------------------------
+
+static int set_to_zero(const struct request *request)
+{
+    const struct jc_common *common = &request->options.common;
+    struct jc_session session;
+    struct jc_error error;
+    int status = jc_session_open(&session, common, JC_SESSION_READ, NULL);
+    bool absent = session.absent;
+    jc_session_close(&session);
+    // What is not there has counted nothing, and is not made for that.
+    if (!status && !absent) {
+        status = jc_session_open(&session, common, JC_SESSION_WRITE, NULL);
+        if (!status && jc_stats_zero(session.context, &error))
+            status = jc_complain("%s", error.text);
+        jc_session_close(&session);
+    }
+    if (status)
+        return status;
+    if (common->json)
+        jc_print_json(json_pack("{s:b, s:I}", "zeroed", !absent, "now_ms",
+                                (json_int_t) jc_now_ms()));
+    else if (absent)
+        printf("nothing was counted yet\n");
+    else
+        printf("the statistics count from now on; the cache stays as it is\n");
+    return JC_STATUS_DONE;
+}
+
+// --- the command line ----------------------------------------------------------------------------
+
+static int read_interval(struct request *request, const char *text)
+{
+    char *end = NULL;
+    double seconds = text ? strtod(text, &end) : 2;
+    if (text && (!*text || *end || !isfinite(seconds) || seconds < 0.1 || seconds > 86400))
+        return jc_options_misuse(request->options.command,
+                                 "--watch=%s: write seconds, from 0.1 to 86400", text);
+    request->watch_ns = (uint64_t) (seconds * 1e9);
+    return JC_STATUS_DONE;
+}
+
+static int read_pid(struct request *request, const char *text)
+{
+    char *end;
+    errno = 0;
+    long pid = strtol(text, &end, 10);
+    if (errno || *end || !*text || pid <= 0 || pid > INT32_MAX)
+        return jc_options_misuse(request->options.command, "--pid %s: write a process's number",
+                                 text);
+    request->pid = (int) pid;
+    return JC_STATUS_DONE;
+}
+
+static int read_option(struct request *request, int option)
+{
+    const struct jc_command *command = request->options.command;
+    const char *value = request->options.value;
+    switch (option) {
+    case ID_SINCE: {
+        const char *wrong = jc_moment_parse(value, jc_now_ms(), &request->since_ms);
+        if (wrong)
+            return jc_options_misuse(command, "--since %s %s: write %s", value, wrong,
+                                     JC_MOMENT_FORMS);
+        request->since = value;
+        break;
+    }
+    case ID_WATCH:
+        return read_interval(request, value);
+    case ID_PID:
+        return read_pid(request, value);
+    case ID_ZERO:
+        request->zero = true;
+        break;
+    case ID_OPENMETRICS:
+        request->openmetrics = true;
+        request->file = value && strcmp(value, "-") != 0 ? value : NULL;
+        if (value && !*value)
+            return jc_options_misuse(command, "--openmetrics=FILE lacks the FILE");
+        break;
+    case ID_COLOR:
+        if (!jc_color_parse(value, &request->color))
+            return jc_options_misuse(command, "--color %s: write auto, always or never", value);
+        break;
+    }
+    return JC_STATUS_DONE;
+}
+
+static int check(const struct request *request)
+{
+    const struct jc_command *command = request->options.command;
+    if (optind < request->options.argc)
+        return jc_options_misuse(command, "takes no '%s'", request->options.argv[optind]);
+    if (request->zero && (request->since || request->watch_ns || request->pid ||
+                          request->openmetrics))
+        return jc_options_misuse(command, "--zero shows nothing, so it takes no option of showing");
+    if (request->openmetrics && request->options.common.json)
+        return jc_options_misuse(command, "--openmetrics and --json: one of them");
+    if (request->openmetrics && request->watch_ns && !request->file)
+        return jc_options_misuse(command, "--watch needs --openmetrics=FILE, which it replaces");
+    return JC_STATUS_DONE;
 }
 
 static int run_stats(const struct jc_command *command, int argc, char **argv)
 {
-    return jc_options_run(command, argc, argv, show_statistics);
+    struct request request = {0};
+    int option, status = JC_STATUS_DONE;
+    jc_options_init(&request.options, command, argc, argv);
+    while (!status && (option = jc_options_next(&request.options)) > 0)
+        status = read_option(&request, option);
+    if (!status && option == JC_OPTIONS_STOP)
+        return request.options.status;
+    if (!status)
+        status = check(&request);
+    if (!status)
+        status = request.zero ? set_to_zero(&request) : look(&request);
+    free(request.told);
+    return status;
 }
 
 const struct jc_command jc_command_stats = {
     .name = "stats",
-    .summary = "sum up the cache, kernel by kernel",
+    .summary = "what was launched, compiled and waited for, and what the cache holds",
     .usage = "[OPTION]...",
-    .purpose = "Sums up the cache: for each kernel its variants, failed compiles, texts,\n"
-               "architectures, bytes and compile time. More texts than one mean that its source\n"
-               "was changed.",
+    .purpose = "Sums up what programs that share the cache have launched, compiled, loaded and\n"
+               "waited for; names the arguments that make a kernel compile without end, and what\n"
+               "to write instead. With -v kernel by kernel, and what the cache holds of each.",
     .options = options_of_stats,
     .examples = "jitcache stats\n"
+                "jitcache stats -v --since 10m\n"
                 "jitcache stats --json --dir ./kernels",
-    .statuses = "0  done, also where there is nothing\n"
-                "2  wrong use, or a cache that cannot be read",
+    .statuses = "0  done, also where there is nothing, and when a watch is ended\n"
+                "2  wrong use, no such process, or a cache that cannot be read",
     .run = run_stats,
 };

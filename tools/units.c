@@ -21,6 +21,20 @@ const char *jc_units_bytes(uint64_t bytes, char text[JC_UNITS_SIZE])
     return text;
 }
 
+const char *jc_units_count(uint64_t count, char text[JC_UNITS_SIZE])
+{
+    char digits[JC_UNITS_SIZE];
+    int length = snprintf(digits, sizeof(digits), "%" PRIu64, count);
+    char *end = text;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0)
+            *end++ = ',';
+        *end++ = digits[i];
+    }
+    *end = '\0';
+    return text;
+}
+
 const char *jc_units_duration(uint64_t ns, char text[JC_UNITS_SIZE])
 {
     double us = (double) ns / 1e3;
@@ -30,8 +44,10 @@ const char *jc_units_duration(uint64_t ns, char text[JC_UNITS_SIZE])
         snprintf(text, JC_UNITS_SIZE, "%.0f ms", us / 1e3);
     else if (us < 99.95e6)
         snprintf(text, JC_UNITS_SIZE, "%.1f s", us / 1e6);
-    else
+    else if (us < 99.5 * 60e6)
         snprintf(text, JC_UNITS_SIZE, "%.0f min", us / 60e6);
+    else
+        snprintf(text, JC_UNITS_SIZE, "%.1f h", us / 3600e6);
     return text;
 }
 

@@ -10,7 +10,10 @@
 // "512 B", "12.3 KiB", ... Returns `text`.
 const char *jc_units_bytes(uint64_t bytes, char text[JC_UNITS_SIZE]);
 
-// "85 us", "212 ms", "3.4 s", "12 min". Returns `text`.
+// "1,204,331". Returns `text`.
+const char *jc_units_count(uint64_t count, char text[JC_UNITS_SIZE]);
+
+// "85 us", "212 ms", "3.4 s", "12 min", "30.5 h". Returns `text`.
 const char *jc_units_duration(uint64_t ns, char text[JC_UNITS_SIZE]);
 
 // A time to wait, rounded up: "8s", "1m02s", "3h05m". Returns `text`.

@@ -159,7 +159,10 @@ JC_API void jc_stats_destroy(struct jc_stats **stats);
 
 // Lets JC_STATS_CACHE count from now on: the history is emptied, and of running processes what they
 // have counted until now is left out. The processes themselves go on as they were.
-// JC_ERROR_CACHE: the folder cannot be written. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY.
+// They publish once a second: what is up to a second old may still come. `jitcache clear` leaves
+// statistics alone. JC_ERROR_CACHE: the cache's folder cannot be written. JC_ERROR_TIMEOUT: another
+// process, perhaps a stopped one, has the history. JC_ERROR_UNSUPPORTED: the history is of another
+// version, and is left alone. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. Threads: safe.
 JC_API enum jc_result jc_stats_zero(struct jc_context *context, struct jc_error *error);
 
 // Writes them as OpenMetrics text, ended by "# EOF", as snprintf does: at most `size` bytes, the

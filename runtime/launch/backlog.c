@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include "device.h"
 #include "entry.h"
 #include "recorder.h"
+#include "runtime/thread.h"
 #include "variant.h"
 
 #define RETRY_NS UINT64_C(1000000000)
@@ -339,15 +338,6 @@ static void bring(struct jc_backlog *backlog)
 
 // --- the thread ----------------------------------------------------------------------------------
 
-// The thread that starts it is often bound to a core, for launches; the main thread has what the
-// process was started with, unless it is bound itself.
-static void take_cores_of_process(void)
-{
-    cpu_set_t cores[8]; // more than a kernel can have
-    if (sched_getaffinity(getpid(), sizeof(cores), cores) == 0)
-        sched_setaffinity(0, sizeof(cores), cores);
-}
-
 // When there is something to do although nobody posts.
 static uint64_t due_ns(struct jc_backlog *backlog)
 {
@@ -377,7 +367,7 @@ static void wait_for_post(struct jc_backlog *backlog, uint64_t until_ns)
 static void *run(void *user)
 {
     struct jc_backlog *backlog = user;
-    take_cores_of_process();
+    jc_thread_take_cores();
     while (!is_stopping(backlog)) {
         wait_for_post(backlog, due_ns(backlog));
         look_through(backlog);
@@ -394,18 +384,13 @@ bool jc_backlog_is_ours(const struct jc_backlog *backlog)
     return atomic_load_explicit(&backlog->process, memory_order_acquire) == getpid();
 }
 
-// The thread takes no signal that is meant for the program. The mutex is held.
+// The mutex is held.
 static enum jc_result start_thread(struct jc_backlog *backlog, struct jc_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&backlog->thread, NULL, run, backlog);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = jc_thread_start(&backlog->thread, "jitcache-later", run, backlog);
     if (status)
         return jc_fail(error, JC_ERROR_IO, "cannot start the thread that makes variants in the"
                        " background: %s", strerror(status));
-    pthread_setname_np(backlog->thread, "jitcache-later");
     atomic_store_explicit(&backlog->process, getpid(), memory_order_release);
     return JC_OK;
 }

@@ -2,6 +2,7 @@
 //
 //   FOLDER/ID.live   locked by the process as long as it runs: a sign of life
 //   FOLDER/ID.stats  its sheet, replaced as a whole by a rename
+//   FOLDER/ID.*-new  either of them, not whole yet
 //
 // ID is the run's. The folder is the one that JITCACHE_STATS names, else /dev/shm/jitcache-UID,
 // where that is a file system in memory, else `stats` in the cache's folder. It is made 0700, and
@@ -11,33 +12,51 @@
 #ifndef JC_BULLETIN_H
 #define JC_BULLETIN_H
 
-#include "sheet.h"
+#include <stdbool.h>
+
+#include <jitcache/cache.h>
 
 #define JC_BULLETIN_MAX_BYTES ((size_t) 16 << 20)
 
 struct jc_bulletins {
+    struct jc_cache *cache;
     char *path; // NULL: there is no folder
     int fd;
     char reason[256]; // why there is none
+    bool refused;     // it is there, and not ours alone to write
 };
 
-// Opens the folder, and makes it if `create`. `folder` as in jc_run_params; `cache_dir` may be
-// NULL. JC_ERROR_OUT_OF_MEMORY only.
+// Opens the folder, and makes it if `create`. `folder` is what JITCACHE_STATS says; NULL or "": the
+// default; "off": none. The cache must live longer. JC_ERROR_OUT_OF_MEMORY only.
 enum jc_result jc_bulletins_open(struct jc_bulletins *bulletins, const char *folder,
-                                 const char *cache_dir, bool create);
+                                 struct jc_cache *cache, bool create);
+// The same for `stats` in the cache's folder: some processes may have no other.
+enum jc_result jc_bulletins_open_beside(struct jc_bulletins *bulletins, struct jc_cache *cache,
+                                        bool create);
 void jc_bulletins_finish(struct jc_bulletins *bulletins);
 
-// A process's own. -1: it cannot be published; errno.
+// Whether two are one folder.
+bool jc_bulletins_same(const struct jc_bulletins *one, const struct jc_bulletins *other);
+
+// Whether JITCACHE_STATS says that there are none.
+bool jc_bulletins_are_off(const char *folder);
+
+// Gives a process its sign of life: a descriptor that the child of a fork does not have. -1: it
+// cannot publish here; errno.
 int jc_bulletin_begin(struct jc_bulletins *bulletins, const char id[33]);
-// Replaces its content. JC_ERROR_IO: it could not be written (no space, no folder any more).
+// Replaces the content. JC_ERROR_IO: it could not be written (no space, no folder any more); what
+// was there stays, and errno says why.
 enum jc_result jc_bulletin_write(struct jc_bulletins *bulletins, const char id[33],
                                  const void *text, size_t size);
-// Takes both files away, and the sign of life with them. Accepts -1.
+// Takes both files away, and the sign of life with them. Accepts -1, and does nothing then.
 void jc_bulletin_end(struct jc_bulletins *bulletins, const char id[33], int live);
+// Ends the sign of life alone: whoever looks next finds a process that died.
+void jc_bulletin_abandon(struct jc_bulletins *bulletins, int live);
 
-// What is there. Calls `each` with the content of each file until it returns false; `alive` says
-// whether its process runs. JC_ERROR_OUT_OF_MEMORY.
-enum jc_result jc_bulletins_visit(struct jc_bulletins *bulletins,
+// What is there, or of dead processes alone. Calls `each` with the content of each file until it
+// returns false; `alive` says whether its process runs. What a dead process has left is complete.
+// Removes signs of life and unfinished files that belong to nothing. JC_ERROR_OUT_OF_MEMORY.
+enum jc_result jc_bulletins_visit(struct jc_bulletins *bulletins, bool dead_only,
                                   bool (*each)(void *user, const char id[33], bool alive,
                                                const char *text, size_t size),
                                   void *user);

@@ -1,22 +1,35 @@
 // The history: the sheets of all runs that have ended, added up, in the cache's folder.
 //
 //   jitcache-v1.history       a sheet, and which runs are in it; replaced as a whole by a rename
+//   jitcache-v1.history-new   the same, not whole yet
 //   jitcache-v1.history-lock  never renamed or unlinked; locked by who replaces the other
+//   jitcache-v1.history-bad   one that was damaged
 //
 // Beside the sheet it has what running processes had counted when jc_stats_zero was called, which
 // is taken away from theirs. It is no record of the cache: those are never changed, and go with
-// their segment.
+// their segment. So `clear` leaves it alone; jc_stats_zero is what empties it.
+//
+// It is not synced: a crash of the machine may take the last runs from it, or all, and no more is
+// lost than numbers.
 
 #ifndef JC_HISTORY_H
 #define JC_HISTORY_H
 
 #include "bulletin.h"
 #include "runtime/context.h"
+#include "sheet.h"
+
+#define JC_HISTORY_FILE "jitcache-v1.history"
+
+// How many of the last runs it knows by name. More than that do not end between one's look at what
+// a dead process left and the lock.
+#define JC_HISTORY_IDS 4096
 
 // Adds sheets to the history, each once: a run that is there already is not added again. Waits for
-// the lock, 2 s at most. JC_ERROR_CACHE: there is no folder that can be written, or the lock was
-// not had. JC_ERROR_UNSUPPORTED: what is there is of another version, and is left alone.
-// JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A damaged one is set aside, logged, and begun anew.
+// the lock, 2 s at most. JC_ERROR_CACHE: there is no folder that can be written. JC_ERROR_TIMEOUT:
+// the lock was not had; what is to be added can be left for somebody else. JC_ERROR_UNSUPPORTED:
+// what is there is of another version, and is left alone. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A
+// damaged one is set aside, logged, and begun anew.
 enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
                               size_t count, struct jc_error *error);
 
@@ -25,16 +38,21 @@ struct jc_history {
     uint64_t zeroed_ms, ended;
     struct jc_sheet *zeroed; // of running processes
     size_t num_zeroed;
-    char (*ids)[33]; // of the last runs that are in it
+    char (*ids)[33]; // of the last runs that are in it, oldest first
     size_t num_ids;
 };
 
-// Reads it; empty where there is none. The errors of jc_history_add but for the lock.
+// Reads it; empty where there is none. JC_ERROR_CORRUPT: it is damaged. JC_ERROR_UNSUPPORTED: of
+// another version. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. On failure it is empty.
 enum jc_result jc_history_read(struct jc_context *context, struct jc_history *history,
                                struct jc_error *error);
 void jc_history_finish(struct jc_history *history);
 
-// Empties it, and notes what these running processes have counted.
+bool jc_history_has(const struct jc_history *history, const char id[33]);
+// What a run had counted when the history was emptied; NULL: nothing.
+const struct jc_sheet *jc_history_zeroed(const struct jc_history *history, const char id[33]);
+
+// Empties it, and notes what these running processes have counted. The errors of jc_history_add.
 enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet *const *running,
                                size_t count, struct jc_error *error);
 

@@ -5,7 +5,12 @@
 // thread of the run publishes its sheet once a second, where something has changed (bulletin.h);
 // when the context is destroyed the sheet is added to the cache's history (history.h).
 //
-// In the child of a fork a run counts nothing and publishes nothing: it is the parent's.
+// In the child of a fork a run counts nothing and publishes nothing: it is the parent's. All calls
+// are allowed there, and its kernels and itself can be destroyed.
+//
+// Locks: the run's mutex is taken before a kernel's lock, which is taken for moments while kernels
+// are asked. So nobody calls any of this with a kernel's lock held, nor with a lock that is wanted
+// by one who holds a kernel's.
 //
 // No launch that hits calls anything of this.
 
@@ -30,7 +35,8 @@ struct jc_run_params {
 // Starts nothing yet. JC_ERROR_OUT_OF_MEMORY.
 enum jc_result jc_run_create(const struct jc_run_params *params, struct jc_run **run,
                              struct jc_error *error);
-// Publishes for a last time and adds to the history. By then all kernels are destroyed.
+// Publishes for a last time and adds to the history. By then all kernels are destroyed, and the
+// cache is not. A run that counted nothing leaves nothing.
 void jc_run_destroy(struct jc_run **run);
 
 // What a kernel has of its run. Guarded by the run's mutex, but for the cell's counts.
@@ -62,8 +68,12 @@ void jc_run_tell(struct jc_run *run, const struct jc_event *event);
 // A safe point that loaded something is over.
 void jc_run_count_safe_point(struct jc_run *run, uint64_t elapsed_ns);
 
-// Everything that was counted until now. `sheet` is empty before.
+// Everything that was counted until now. `sheet` is empty before; `start_ms` is 0 where nothing
+// was, and in the child of a fork.
 void jc_run_sheet(struct jc_run *run, struct jc_sheet *sheet);
+
+// Where it publishes, as in jc_run_params.
+const char *jc_run_folder(const struct jc_run *run);
 
 // --- what the kernels' side gives (launch/counting.c)
 

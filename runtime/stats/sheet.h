@@ -8,6 +8,12 @@
 // begin at multiples of their width, in Unix time; so those of several runs add up, and one that is
 // wider covers whole ones that are narrower.
 //
+// So spans never overlap in part. A minute becomes part of its quarter once all of that is more than
+// 15 minutes old, and so on, and what is over 30 days old is in the totals alone.
+//
+// The clock may jump. What was counted at a time that is yet to come goes to the minute that is now,
+// so nothing is lost and spans stay few.
+//
 // Threads: one at a time.
 
 #ifndef JC_SHEET_H
@@ -16,6 +22,7 @@
 #include <jitcache/stats.h>
 
 #include "runtime/compile/buffer.h"
+#include "runtime/template/arena.h"
 
 // What is kept of an argument that varies: hashes of its states, so that several runs can be added
 // up without counting one twice.
@@ -23,6 +30,10 @@
 #define JC_SHEET_EXAMPLES 8
 #define JC_SHEET_EVENTS 2048
 
+#define JC_SHEET_MINUTE_MS UINT64_C(60000)
+#define JC_SHEET_MAX_MS UINT64_C(253402300799999) // the end of the year 9999: later is then
+
+// In all of these strings NULL is an empty one, but for names.
 struct jc_sheet_argument {
     char *name;
     bool is_parameter, stopped, more;
@@ -47,19 +58,19 @@ struct jc_sheet_kernel {
 
 // What one kernel counted in one span.
 struct jc_sheet_entry {
-    char *name;
-    int device;
+    size_t kernel; // which of the sheet's
     struct jc_counts total, sealed;
 };
 
 struct jc_sheet_span {
     uint64_t start_ms, width_ms;
-    struct jc_sheet_entry *entries;
+    struct jc_sheet_entry *entries; // ascending by kernel
     size_t num_entries;
 };
 
 struct jc_sheet_event {
-    struct jc_event event; // its strings are the sheet's
+    struct jc_event event; // its strings are in `strings`
+    char *strings;
     int pid;
 };
 
@@ -74,21 +85,27 @@ struct jc_sheet {
     struct jc_process_counts process;
     struct jc_sheet_kernel *kernels; // in the order in which they came
     size_t num_kernels;
+    uint32_t *index; // where a kernel is: twice as many places as there is room for kernels
     struct jc_sheet_span *spans; // ascending by start
     size_t num_spans;
-    struct jc_sheet_event *events; // oldest first; the last JC_SHEET_EVENTS
+    struct jc_sheet_event *events; // as they came; the last JC_SHEET_EVENTS
     size_t num_events;
     bool failed; // memory ran out: what is there is not whole. Asked once, at the end
 };
 
 void jc_sheet_finish(struct jc_sheet *sheet);
 
+// Makes room for one more in an array of the sheet's, `array` being the address of its pointer.
+// False: out of memory, and `failed` is set.
+bool jc_sheet_grow(struct jc_sheet *sheet, void *array, size_t count, size_t size);
+
 // The kernel of that name on that device, made if it is not there. NULL: out of memory, and
 // `failed` is set. The pointer holds until the next kernel is made.
 struct jc_sheet_kernel *jc_sheet_kernel(struct jc_sheet *sheet, const char *name, int device);
 
 // Adds a state that an argument took. `example` is how people write it. Makes the argument if it is
-// not there; the caller fills in the rest of it. NULL: out of memory.
+// not there; the caller fills in the rest of it, with strings from malloc. NULL: out of memory.
+// The pointer holds until the kernel's next argument is made.
 struct jc_sheet_argument *jc_sheet_argument(struct jc_sheet *sheet, struct jc_sheet_kernel *kernel,
                                             const char *name);
 void jc_sheet_add_state(struct jc_sheet *sheet, struct jc_sheet_argument *argument, uint32_t hash,
@@ -103,24 +120,51 @@ void jc_sheet_add_span(struct jc_sheet *sheet, uint64_t now_ms, const char *name
 // Brings spans to the width that their age at `now_ms` has.
 void jc_sheet_age(struct jc_sheet *sheet, uint64_t now_ms);
 
+// Whether such a span can be.
+bool jc_sheet_is_span(uint64_t start_ms, uint64_t width_ms);
+// The span that covers that stretch, made if there is none: it then takes what narrower ones have.
+// NULL: out of memory. The pointer holds until the next one is made.
+struct jc_sheet_span *jc_sheet_span(struct jc_sheet *sheet, uint64_t start_ms, uint64_t width_ms);
+// The span that covers that moment; NULL: none.
+struct jc_sheet_span *jc_sheet_span_at(const struct jc_sheet *sheet, uint64_t time_ms);
+
+// What a span has of a kernel, NULL if nothing; and the same, made if it is not there, NULL out of
+// memory. The pointer holds until the next one is made.
+struct jc_sheet_entry *jc_sheet_find_entry(const struct jc_sheet_span *span, size_t kernel);
+struct jc_sheet_entry *jc_sheet_entry(struct jc_sheet *sheet, struct jc_sheet_span *span,
+                                      size_t kernel);
+void jc_sheet_add_entry(struct jc_sheet *sheet, struct jc_sheet_span *span, size_t kernel,
+                        const struct jc_counts *total, const struct jc_counts *sealed);
+
 // Adds another sheet: totals, spans, events, states. Of running processes only where `running`.
+// What tells one run from another (id, pid, names, seal) stays as it is; `start_ms` is that of the
+// earlier one then, and `seen_ms` that of the later one. Events of both are told in order of time.
 void jc_sheet_add(struct jc_sheet *sheet, const struct jc_sheet *other, bool running);
 
 // Takes away what an earlier sheet of the same run had. Arguments that asked for nothing since then
-// go, and events that came before it.
+// go, states that it had, and events that came before it.
 void jc_sheet_subtract(struct jc_sheet *sheet, const struct jc_sheet *earlier);
 
-// Leaves what was counted since then, and says when that begins. Arguments, events likewise.
+// Leaves what was counted since then, and says when that begins. Arguments, events likewise. Totals
+// of a sheet that began later are as they were. What has no spans is not split: samples, and what
+// processes count.
 void jc_sheet_since(struct jc_sheet *sheet, uint64_t *since_ms);
 
 void jc_counts_add(struct jc_counts *counts, const struct jc_counts *other);
 void jc_counts_subtract(struct jc_counts *counts, const struct jc_counts *other); // never below 0
 bool jc_counts_are_zero(const struct jc_counts *counts);
 
+void jc_process_counts_add(struct jc_process_counts *counts, const struct jc_process_counts *other);
+void jc_process_counts_subtract(struct jc_process_counts *counts,
+                                const struct jc_process_counts *other);
+// As jc_count_fields, of struct jc_process_counts.
+const struct jc_count_field *jc_process_fields(size_t *count);
+
 // --- as text
 
-// Lines of `name value`, strings quoted and escaped, and behind them a line with the digest of all
-// others. docs/design.md has the reasons. `*buffer` says whether it failed.
+// Lines of a word and what it says, strings quoted and escaped, and behind them a line with the
+// digest of all others; sheet_text.c has the table, and docs/design.md the reasons. `*buffer` says
+// whether it failed. Appends: what is in the buffer before is no part of it.
 void jc_sheet_write(const struct jc_sheet *sheet, struct jc_buffer *buffer);
 
 // Reads that. What is not known is passed over, so that a later version may say more.
@@ -129,9 +173,20 @@ void jc_sheet_write(const struct jc_sheet *sheet, struct jc_buffer *buffer);
 enum jc_result jc_sheet_read(struct jc_sheet *sheet, const char *text, size_t size,
                              struct jc_error *error);
 
-// Makes the public form of it: `*stats` is a copy, with everything in one arena, and zero where a
-// sheet does not know (processes, folder, times).
+// --- as others see it
+
+// What jc_sheet_publish makes, statistics first: `(struct jc_published *) stats` is good. Whoever
+// adds to them takes the memory from there.
+struct jc_published {
+    struct jc_stats stats;
+    struct jc_arena arena;
+};
+
+// Makes the public form of it: a copy, with zero or "" where a sheet does not know (processes,
+// folder, times), and without kernels of which nothing is left to say.
 enum jc_result jc_sheet_publish(const struct jc_sheet *sheet, struct jc_stats **stats,
                                 struct jc_error *error);
+// Accepts NULL content and clears the handle.
+void jc_sheet_unpublish(struct jc_stats **stats);
 
 #endif

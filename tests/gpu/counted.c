@@ -1,7 +1,7 @@
 // Every launch is counted, once, and none that was not made: eight threads launch several kernels
-// on all devices, by variants of their own and by stand-ins, and what the library counts is compared
-// with what the threads count and with what a CUDA driver counts. First as soon as they have ended,
-// then as the process publishes it, then in the history.
+// on all devices, by variants of their own and by stand-ins, and what the library counts is
+// compared with what the threads count and with what a CUDA driver counts. First as soon as they
+// have ended, then as the process publishes it, then in the history.
 
 #include <setjmp.h>
 #include <stdarg.h>

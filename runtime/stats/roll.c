@@ -1,0 +1,190 @@
+#include "roll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/cache.h"
+#include "cache/clock.h"
+#include "cache/report.h"
+#include "history.h"
+#include "run.h"
+
+// What a dead process left is kept for its cache as long as a history says when something was.
+#define KEEP_MS (UINT64_C(30) * 24 * 3600 * 1000)
+
+// --- reading -------------------------------------------------------------------------------------
+
+struct visit {
+    struct jc_roll *roll;
+    size_t folder;
+    bool failed;
+};
+
+static bool is_of_cache(const struct jc_sheet *sheet, const struct jc_cache *cache)
+{
+    const struct jc_folder *folder = &cache->folder;
+    bool has_folder = folder->fd >= 0;
+    return sheet->cache[0] == (has_folder ? (uint64_t) folder->dev : 0) &&
+           sheet->cache[1] == (has_folder ? (uint64_t) folder->ino : 0);
+}
+
+// Whether nobody will add a dead process's sheet to a history.
+static bool is_lost(const struct jc_sheet *sheet)
+{
+    uint64_t now = jc_now_unix_ms();
+    bool has_cache = sheet->cache[0] != 0 || sheet->cache[1] != 0;
+    return !has_cache || (now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS);
+}
+
+// A run that had to change its folder may have left something in the other.
+static struct jc_roll_entry *find(struct jc_roll *roll, const char id[33])
+{
+    for (size_t i = roll->num_entries; i-- > 0;) {
+        if (strcmp(roll->entries[i].sheet.id, id) == 0)
+            return &roll->entries[i];
+    }
+    return NULL;
+}
+
+// Takes the sheet over. False: out of memory.
+static bool enter(struct jc_roll *roll, struct jc_sheet *sheet, bool alive, size_t folder)
+{
+    struct jc_roll_entry *same = folder > 0 ? find(roll, sheet->id) : NULL;
+    if (same) {
+        bool better = alive != same->alive ? alive : sheet->seen_ms > same->sheet.seen_ms;
+        jc_sheet_finish(better ? &same->sheet : sheet);
+        if (better)
+            *same = (struct jc_roll_entry){*sheet, alive, folder};
+        return true;
+    }
+    if (roll->num_entries == roll->capacity) {
+        size_t capacity = roll->capacity ? 2 * roll->capacity : 16;
+        struct jc_roll_entry *more = realloc(roll->entries, capacity * sizeof(*more));
+        if (!more) {
+            jc_sheet_finish(sheet);
+            return false;
+        }
+        roll->entries = more;
+        roll->capacity = capacity;
+    }
+    roll->entries[roll->num_entries++] = (struct jc_roll_entry){*sheet, alive, folder};
+    return true;
+}
+
+static bool look(void *user, const char id[33], bool alive, const char *text, size_t size)
+{
+    struct visit *visit = user;
+    struct jc_roll *roll = visit->roll;
+    struct jc_bulletins *folder = &roll->folders[visit->folder];
+    struct jc_sheet sheet = {0};
+    struct jc_error why;
+    enum jc_result result = jc_sheet_read(&sheet, text, size, &why);
+    if (result == JC_ERROR_OUT_OF_MEMORY) {
+        visit->failed = true;
+        return false;
+    }
+    if (result != JC_OK || strcmp(sheet.id, id) != 0) {
+        jc_buffer_print(&roll->trouble, "%s/%s.stats: %s\n", folder->path, id,
+                        result == JC_OK ? "it is another run's" : why.text);
+        jc_sheet_finish(&sheet);
+        return true;
+    }
+    bool of_cache = is_of_cache(&sheet, roll->context->cache);
+    if (!alive && is_lost(&sheet))
+        jc_bulletins_remove(folder, id);
+    else if (of_cache) {
+        visit->failed = !enter(roll, &sheet, alive, visit->folder);
+        return !visit->failed;
+    }
+    jc_sheet_finish(&sheet);
+    return true;
+}
+
+static enum jc_result visit_folder(struct jc_roll *roll, size_t folder, bool dead_only)
+{
+    struct visit visit = {.roll = roll, .folder = folder};
+    enum jc_result result =
+        jc_bulletins_visit(&roll->folders[folder], dead_only, look, &visit);
+    return visit.failed ? JC_ERROR_OUT_OF_MEMORY : result;
+}
+
+// A folder that is not there is no news, unless somebody else made it.
+static void tell_folder(struct jc_roll *roll, const struct jc_bulletins *folder)
+{
+    if (folder->refused)
+        jc_buffer_print(&roll->trouble, "%s\n", folder->reason);
+}
+
+enum jc_result jc_roll_read(struct jc_roll *roll, struct jc_context *context, bool dead_only,
+                            struct jc_error *error)
+{
+    const char *where = jc_run_folder(context->run);
+    struct jc_cache *cache = context->cache;
+    *roll = (struct jc_roll){.context = context, .folders = {{.fd = -1}, {.fd = -1}}};
+    enum jc_result result = jc_bulletins_open(&roll->folders[0], where, cache, false);
+    if (result == JC_OK && !jc_bulletins_are_off(where))
+        result = jc_bulletins_open_beside(&roll->folders[1], cache, false);
+    // Where it is the first one that is beside, it is read once.
+    if (jc_bulletins_same(&roll->folders[0], &roll->folders[1]))
+        jc_bulletins_finish(&roll->folders[1]);
+    for (size_t i = 0; result == JC_OK && i < 2; i++) {
+        tell_folder(roll, &roll->folders[i]);
+        result = visit_folder(roll, i, dead_only);
+    }
+    if (result != JC_OK) {
+        jc_roll_finish(roll);
+        return jc_fail_memory(error);
+    }
+    return JC_OK;
+}
+
+void jc_roll_finish(struct jc_roll *roll)
+{
+    for (size_t i = 0; i < roll->num_entries; i++)
+        jc_sheet_finish(&roll->entries[i].sheet);
+    free(roll->entries);
+    for (size_t i = 0; i < 2; i++)
+        jc_bulletins_finish(&roll->folders[i]);
+    jc_buffer_finish(&roll->trouble);
+    *roll = (struct jc_roll){.folders = {{.fd = -1}, {.fd = -1}}};
+}
+
+// --- folding -------------------------------------------------------------------------------------
+
+// The history knows them, whether it was added to by us or by somebody quicker.
+static void drop_dead(struct jc_roll *roll)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < roll->num_entries; i++) {
+        struct jc_roll_entry *entry = &roll->entries[i];
+        if (entry->alive) {
+            roll->entries[left++] = *entry;
+            continue;
+        }
+        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
+        jc_sheet_finish(&entry->sheet);
+    }
+    roll->num_entries = left;
+}
+
+void jc_roll_fold(struct jc_roll *roll)
+{
+    struct jc_error why;
+    size_t num_dead = 0;
+    const struct jc_sheet **dead = calloc(roll->num_entries + 1, sizeof(struct jc_sheet *));
+    if (!dead)
+        return;
+    for (size_t i = 0; i < roll->num_entries; i++) {
+        if (!roll->entries[i].alive)
+            dead[num_dead++] = &roll->entries[i].sheet;
+    }
+    enum jc_result result =
+        num_dead > 0 ? jc_history_add(roll->context, dead, num_dead, &why) : JC_OK;
+    if (result == JC_OK)
+        drop_dead(roll);
+    // Of another version or not writable is how things are; the one who reads is told by others.
+    else if (result != JC_ERROR_CACHE && result != JC_ERROR_UNSUPPORTED)
+        jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to the"
+                        " history: %s\n", num_dead, why.text);
+    free(dead);
+}

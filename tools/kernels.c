@@ -1,0 +1,148 @@
+#include "kernels.h"
+
+#include <stdlib.h>
+
+#include "columns.h"
+#include "memory.h"
+#include "units.h"
+
+static void add_count(struct jc_columns *table, uint64_t count)
+{
+    char text[JC_UNITS_SIZE];
+    jc_columns_add(table, "%s", jc_units_count(count, text));
+}
+
+static void add_duration(struct jc_columns *table, uint64_t ns)
+{
+    char text[JC_UNITS_SIZE];
+    jc_columns_add(table, "%s", ns ? jc_units_duration(ns, text) : "-");
+}
+
+static void add_device(struct jc_columns *table, int device)
+{
+    if (device >= 0)
+        jc_columns_add(table, "%d", device);
+    else
+        jc_columns_add(table, "-");
+}
+
+static void add_counts(struct jc_columns *table, const struct jc_counts *counts)
+{
+    add_count(table, counts->launches);
+    add_count(table, counts->generic_launches);
+    add_count(table, counts->compiles);
+    add_duration(table, counts->compile_ns);
+    add_duration(table, counts->stall_ns);
+    add_count(table, counts->disk_hits);
+    add_count(table, counts->loads);
+    add_duration(table, counts->held_ns);
+}
+
+// What the cache has is of all devices.
+static void add_cached(struct jc_columns *table, const struct jc_holding *holding)
+{
+    char text[JC_UNITS_SIZE];
+    if (holding) {
+        add_count(table, holding->variants);
+        jc_columns_add(table, "%s", jc_units_bytes(holding->bytes, text));
+    } else {
+        jc_columns_add(table, "-");
+        jc_columns_add(table, "-");
+    }
+}
+
+void jc_kernels_show(const struct jc_stats *stats, const struct jc_holdings *holdings,
+                     const struct jc_screen *screen)
+{
+    static const char *const headings[] = {
+        "KERNEL",     "DEVICE", ">LAUNCHES", ">STAND-INS", ">COMPILES", ">TIME", ">WAITED",
+        ">DISK HITS", ">LOADS", ">HELD UP",  ">LOADED",    ">CACHED",   ">SIZE", NULL};
+    if (stats->num_kernels == 0)
+        return;
+    uint64_t variants = 0;
+    struct jc_columns table;
+    jc_columns_init(&table, headings);
+    table.num_spare = 6; // from DISK HITS on
+    for (size_t i = 0; i < stats->num_kernels; i++) {
+        const struct jc_stats_kernel *kernel = &stats->kernels[i];
+        jc_columns_add(&table, "%s", kernel->name);
+        add_device(&table, kernel->device);
+        add_counts(&table, &kernel->total);
+        add_count(&table, kernel->variants);
+        add_cached(&table, holdings ? jc_holdings_find(holdings, kernel->name) : NULL);
+        variants += kernel->variants;
+    }
+    if (stats->num_kernels > 1) {
+        jc_columns_add(&table, "in all");
+        jc_columns_add(&table, "%s", "");
+        add_counts(&table, &stats->total);
+        add_count(&table, variants);
+        add_cached(&table, holdings ? &holdings->total : NULL);
+    }
+    fputc('\n', screen->out);
+    jc_columns_show(&table, screen);
+    jc_columns_finish(&table);
+}
+
+// --- tails ---------------------------------------------------------------------------------------
+
+static uint64_t count_samples(const struct jc_stats_kernel *kernel)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < JC_STATS_SAMPLES; i++)
+        count += kernel->samples[i];
+    return count;
+}
+
+static char *spell_latency(uint64_t ns)
+{
+    char text[JC_UNITS_SIZE];
+    if (ns < 1000)
+        return jc_make_text("%llu ns", (unsigned long long) ns);
+    if (ns < 99950)
+        return jc_make_text("%.1f us", (double) ns / 1e3);
+    return jc_make_text("%s", jc_units_duration(ns, text));
+}
+
+// The bound that so many of them do not exceed. What is beyond the last bound has none.
+static void add_quantile(struct jc_columns *table, const struct jc_stats_kernel *kernel,
+                         uint64_t count, double quantile)
+{
+    uint64_t below = 0, wanted = (uint64_t) ((double) count * quantile);
+    size_t bucket = 0;
+    for (; bucket + 1 < JC_STATS_SAMPLES; bucket++) {
+        below += kernel->samples[bucket];
+        if (below > wanted || below == count)
+            break;
+    }
+    bool beyond = bucket + 1 == JC_STATS_SAMPLES;
+    char *text = spell_latency(jc_stats_sample_bound(beyond ? bucket - 1 : bucket));
+    jc_columns_add(table, "%s%s", beyond ? "> " : "", text);
+    free(text);
+}
+
+void jc_kernels_show_tail(const struct jc_stats *stats, const struct jc_screen *screen)
+{
+    static const char *const headings[] = {"TAIL",  "DEVICE", ">TIMED", ">MEDIAN",
+                                           ">99 %", ">99.9 %", ">MOST",  NULL};
+    struct jc_columns table;
+    jc_columns_init(&table, headings);
+    for (size_t i = 0; i < stats->num_kernels; i++) {
+        const struct jc_stats_kernel *kernel = &stats->kernels[i];
+        uint64_t count = count_samples(kernel);
+        if (!count)
+            continue;
+        jc_columns_add(&table, "%s", kernel->name);
+        add_device(&table, kernel->device);
+        add_count(&table, count);
+        add_quantile(&table, kernel, count, 0.5);
+        add_quantile(&table, kernel, count, 0.99);
+        add_quantile(&table, kernel, count, 0.999);
+        add_quantile(&table, kernel, count, 1);
+    }
+    if (table.num_cells) {
+        fputc('\n', screen->out);
+        jc_columns_show(&table, screen);
+    }
+    jc_columns_finish(&table);
+}

@@ -1,0 +1,119 @@
+#include "statistics.h"
+
+#include <string.h>
+
+#include "output.h"
+
+// JSON readers have 63 bits at most.
+static json_t *json_of_count(uint64_t count)
+{
+    return json_integer((json_int_t) (count < INT64_MAX ? count : INT64_MAX));
+}
+
+json_t *jc_counts_json(const struct jc_counts *counts)
+{
+    size_t num_fields;
+    const struct jc_count_field *fields = jc_count_fields(&num_fields);
+    json_t *object = json_object();
+    for (size_t i = 0; i < num_fields; i++) {
+        uint64_t count;
+        memcpy(&count, (const char *) counts + fields[i].offset, sizeof(count));
+        json_object_set_new(object, fields[i].name, json_of_count(count));
+    }
+    return object;
+}
+
+static json_t *json_of_process_counts(const struct jc_process_counts *counts)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "safe_points",
+                     json_of_count(counts->safe_points), "safe_point_ns",
+                     json_of_count(counts->safe_point_ns), "cache_hits",
+                     json_of_count(counts->cache_hits), "cache_misses",
+                     json_of_count(counts->cache_misses), "cache_corrupt",
+                     json_of_count(counts->cache_corrupt), "cache_timeouts",
+                     json_of_count(counts->cache_timeouts), "cache_dropped",
+                     json_of_count(counts->cache_dropped), "events_dropped",
+                     json_of_count(counts->events_dropped));
+}
+
+static json_t *json_of_processes(const struct jc_stats *stats)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < stats->num_processes; i++) {
+        const struct jc_stats_process *process = &stats->processes[i];
+        json_array_append_new(
+            list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "pid", process->pid,
+                            "command", jc_json_text(process->command), "host",
+                            jc_json_text(process->host), "start_ms",
+                            json_of_count(process->start_ms), "seen_ms",
+                            json_of_count(process->seen_ms), "running", (int) process->running,
+                            "seal", jc_json_text(process->seal), "counts",
+                            json_of_process_counts(&process->counts)));
+    }
+    return list;
+}
+
+// How many launches took at most so long; only buckets that have some.
+static json_t *json_of_samples(const struct jc_stats_kernel *kernel)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < JC_STATS_SAMPLES; i++) {
+        if (!kernel->samples[i])
+            continue;
+        json_t *bound = i + 1 < JC_STATS_SAMPLES ? json_of_count(jc_stats_sample_bound(i))
+                                                 : json_null();
+        json_array_append_new(list, json_pack("{s:o, s:o}", "at_most_ns", bound, "launches",
+                                              json_of_count(kernel->samples[i])));
+    }
+    return list;
+}
+
+static json_t *json_of_kernels(const struct jc_stats *stats)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < stats->num_kernels; i++) {
+        const struct jc_stats_kernel *kernel = &stats->kernels[i];
+        json_array_append_new(
+            list, json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kernel",
+                            jc_json_text(kernel->name), "device", kernel->device, "total",
+                            jc_counts_json(&kernel->total), "sealed",
+                            jc_counts_json(&kernel->sealed), "objects",
+                            json_of_count(kernel->kernels), "variants",
+                            json_of_count(kernel->variants), "stand_ins",
+                            json_of_count(kernel->stand_ins), "asked",
+                            json_of_count(kernel->asked), "samples", json_of_samples(kernel)));
+    }
+    return list;
+}
+
+static json_t *json_of_events(const struct jc_stats *stats)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < stats->num_events; i++) {
+        const struct jc_event *event = &stats->events[i];
+        json_array_append_new(
+            list, json_pack("{s:o, s:s, s:i, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "time_ms",
+                            json_of_count(event->time_ms), "kind", jc_event_name(event->kind),
+                            "pid", stats->event_pids[i], "sealed", (int) event->sealed, "device",
+                            event->device, "kernel", jc_json_text(event->kernel), "specialization",
+                            jc_json_text(event->specialization), "text",
+                            jc_json_text(event->text), "elapsed_ns",
+                            json_of_count(event->elapsed_ns), "waited_ns",
+                            json_of_count(event->waited_ns), "count",
+                            json_of_count(event->count)));
+    }
+    return list;
+}
+
+json_t *jc_statistics_json(const struct jc_stats *stats, const struct jc_storms *storms)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "now_ms",
+                     json_of_count(stats->now_ms), "since_ms", json_of_count(stats->since_ms),
+                     "zeroed_ms", json_of_count(stats->zeroed_ms), "folder",
+                     jc_json_text(stats->folder), "trouble", jc_json_text(stats->trouble),
+                     "ended", json_of_count(stats->ended), "total", jc_counts_json(&stats->total),
+                     "sealed", jc_counts_json(&stats->sealed), "process",
+                     json_of_process_counts(&stats->process_total), "processes",
+                     json_of_processes(stats), "kernels", json_of_kernels(stats), "storms",
+                     jc_storms_json(storms), "events", json_of_events(stats));
+}
