@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,26 @@ enum jc_result jc_fail(struct jc_error *error, enum jc_result result, const char
 enum jc_result jc_fail_memory(struct jc_error *error)
 {
     return jc_fail(error, JC_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE])
+{
+    size_t size = 0;
+    bool between = false;
+    for (; *text && size < JC_REPORT_LINE_SIZE - 5; text++) {
+        bool is_space = *text == ' ' || *text == '\n' || *text == '\t' || *text == '\r';
+        if (!is_space && between && size > 0)
+            line[size++] = ' ';
+        if (!is_space)
+            line[size++] = *text;
+        between = is_space;
+    }
+    // Not in the middle of a character.
+    while (*text && size > 0 && ((unsigned char) *text & 0xC0) == 0x80) {
+        text--;
+        size--;
+    }
+    strcpy(line + size, *text ? "..." : "");
 }
 
 void jc_log(const struct jc_log *log, enum jc_log_level level, const char *format, ...)

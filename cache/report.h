@@ -15,6 +15,10 @@ enum jc_result jc_fail(struct jc_error *error, enum jc_result result, const char
 // The same for running out of memory, which needs no more words.
 enum jc_result jc_fail_memory(struct jc_error *error);
 
+// A text of several lines as one, cut off with "..." where it is long.
+#define JC_REPORT_LINE_SIZE 400
+void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE]);
+
 // Makes one line for `log`, which may be NULL. Lines above its level cost one comparison.
 void jc_log(const struct jc_log *log, enum jc_log_level level, const char *format, ...)
     JC_FORMAT(3, 4);

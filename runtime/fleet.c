@@ -18,13 +18,20 @@
 // a leader that was stopped may have compiled without.
 #define LOOK_NS UINT64_C(100000000)
 
+// How others that compile a variant are awaited.
+struct awaiting {
+    uint64_t deadline_ns; // then it is compiled in any case; 0: nobody was awaited
+    uint64_t spent_ns;
+};
+
 // A variant that another process or thread is compiling, or that there was no room for. It is begun
 // anew when its time comes: the text of a key can have 100 kB.
 struct jc_aside {
     struct jc_task task;
     struct jc_key key;
-    uint64_t look_ns;     // when to look in the cache, whoever compiles it
-    uint64_t deadline_ns; // then it is compiled in any case
+    struct awaiting awaiting;
+    uint64_t since_ns; // when it was put aside
+    uint64_t look_ns;  // when to look in the cache, whoever compiles it
     struct jc_lead *followed; // a thread's of this process; NULL: none
     bool no_room; // nobody compiles it, and there was no room for it here
 };
@@ -33,8 +40,10 @@ struct jc_aside {
 struct jc_begun {
     struct jc_begun *next;
     struct jc_task task;
-    uint64_t deadline_ns; // of awaiting others; 0: it was not put aside before
+    struct awaiting awaiting; // until it was begun
     bool alone; // nothing else was under way from its beginning on
+    uint64_t sent_ns;  // when it was to be given to the compiler
+    uint64_t start_ns; // how long it waited for the start of that
     struct jc_errand errand;
 };
 
@@ -61,9 +70,12 @@ enum jc_result jc_arrival_fail(const struct jc_arrival *arrival, struct jc_error
 static void tell(struct jc_fleet *fleet, struct jc_begun *one, struct jc_arrival arrival)
 {
     arrival.task = &one->task;
-    arrival.awaited = one->deadline_ns != 0;
     arrival.key = one->errand.unit.key;
     arrival.text = arrival.text ? arrival.text : "";
+    arrival.effort.awaited = one->awaiting.deadline_ns != 0;
+    arrival.effort.wait_ns = one->awaiting.spent_ns;
+    if (arrival.obtained)
+        arrival.obtained->effort = arrival.effort;
     // Who is told may let go of the source, which the end of a lead needs.
     jc_errand_end(&one->errand, NULL);
     if (!fleet->params->tell(fleet->params->user, &arrival))
@@ -71,10 +83,10 @@ static void tell(struct jc_fleet *fleet, struct jc_begun *one, struct jc_arrival
 }
 
 static void tell_failure(struct jc_fleet *fleet, struct jc_begun *one,
-                         enum jc_result result, uint64_t elapsed_ns, struct jc_buffer *text)
+                         enum jc_result result, struct jc_effort effort, struct jc_buffer *text)
 {
     tell(fleet, one, (struct jc_arrival){
-        .fate = JC_FATE_FAILED, .result = result, .elapsed_ns = elapsed_ns,
+        .fate = JC_FATE_FAILED, .result = result, .effort = effort,
         .text = text->failed ? "out of memory" : text->data});
     jc_buffer_finish(text);
 }
@@ -116,22 +128,35 @@ static void put_aside(struct jc_fleet *fleet, struct jc_begun *one, bool no_room
         fleet->max_asides = max;
     }
     uint64_t now = jc_now_ns();
+    struct awaiting awaiting = one->awaiting;
+    if (!awaiting.deadline_ns && !no_room)
+        awaiting.deadline_ns = jc_errand_deadline_ns(fleet->params->context);
     if (fleet->num_asides == 0)
         fleet->look_ns = now + jc_errand_pause_ns();
     fleet->asides[fleet->num_asides++] = (struct jc_aside){
         .task = one->task,
         .key = one->errand.unit.key,
+        .awaiting = awaiting,
+        .since_ns = now,
         .look_ns = now + LOOK_NS,
-        .deadline_ns = one->deadline_ns || no_room ? one->deadline_ns
-                                                   : jc_errand_deadline_ns(fleet->params->context),
         .followed = followed,
         .no_room = no_room,
     };
 }
 
+// What a compile took. One that another thread waited for is that thread's.
+static struct jc_effort effort_of(const struct jc_begun *one,
+                                  const struct jc_compiler_answer *answer, bool own)
+{
+    if (!own)
+        return (struct jc_effort){0};
+    return (struct jc_effort){.compile_ns = answer->job.elapsed_ns,
+                              .queue_ns = one->start_ns + answer->queue_ns};
+}
+
 // It does not compile, for this fleet or for the thread that it followed.
 static void arrive_failed(struct jc_fleet *fleet, struct jc_begun *one,
-                          const struct jc_compiler_answer *answer)
+                          const struct jc_compiler_answer *answer, bool own)
 {
     struct jc_errand *errand = &one->errand;
     struct jc_buffer text = {0};
@@ -139,7 +164,7 @@ static void arrive_failed(struct jc_fleet *fleet, struct jc_begun *one,
     jc_source_keep_template(errand->source, NULL);
     jc_outcome_fail(errand->source, &errand->unit, answer, &text);
     jc_errand_end(errand, answer);
-    tell_failure(fleet, one, answer->job.result, answer->job.elapsed_ns, &text);
+    tell_failure(fleet, one, answer->job.result, effort_of(one, answer, own), &text);
 }
 
 static void arrive_well(struct jc_fleet *fleet, struct jc_begun *one,
@@ -147,12 +172,12 @@ static void arrive_well(struct jc_fleet *fleet, struct jc_begun *one,
 {
     struct jc_errand *errand = &one->errand;
     struct jc_obtained obtained;
-    uint64_t elapsed_ns = answer->job.elapsed_ns;
+    struct jc_effort effort = effort_of(one, answer, own);
     jc_obtained_take(&obtained, &errand->unit, &answer->job);
     obtained.compiled = own;
     tell(fleet, one, (struct jc_arrival){
         .fate = own ? JC_FATE_COMPILED : JC_FATE_FOUND,
-        .elapsed_ns = own ? elapsed_ns : 0,
+        .effort = effort,
         .obtained = &obtained,
     });
     jc_obtained_finish(&obtained);
@@ -179,8 +204,8 @@ static bool keep(struct jc_fleet *fleet, struct jc_begun *one,
         tell_broken(fleet, one, refused, refusal.text);
     else
         tell(fleet, one, (struct jc_arrival){
-            .fate = JC_FATE_FAILED, .result = result, .elapsed_ns = answer->job.elapsed_ns,
-            .text = error.text});
+            .fate = JC_FATE_FAILED, .result = result,
+            .effort = effort_of(one, answer, true), .text = error.text});
     return false;
 }
 
@@ -200,7 +225,7 @@ static void arrive(struct jc_fleet *fleet, struct jc_begun *one,
     if (result == JC_ERROR_TOOLCHAIN || answer->refused)
         tell_broken(fleet, one, result, answer->job.text);
     else if (result != JC_OK)
-        arrive_failed(fleet, one, answer);
+        arrive_failed(fleet, one, answer, own);
     else if (!own || keep(fleet, one, answer))
         arrive_well(fleet, one, answer, own);
 }
@@ -220,10 +245,11 @@ static bool look(struct jc_fleet *fleet, struct jc_begun *one)
     enum jc_result result =
         jc_errand_look(&one->errand, params->retry, params->remedy, &obtained, &text);
     if (result == JC_OK) {
-        tell(fleet, one, (struct jc_arrival){.fate = JC_FATE_FOUND, .obtained = &obtained});
+        tell(fleet, one, (struct jc_arrival){
+            .fate = JC_FATE_FOUND, .effort = obtained.effort, .obtained = &obtained});
         jc_obtained_finish(&obtained);
     } else if (result == JC_ERROR_COMPILE || result == JC_ERROR_WORKER) {
-        tell_failure(fleet, one, result, 0, &text);
+        tell_failure(fleet, one, result, (struct jc_effort){0}, &text);
     } else if (result == JC_ERROR_OUT_OF_MEMORY) {
         tell_broken(fleet, one, result, "out of memory");
     } else if (params->check) {
@@ -271,6 +297,7 @@ static bool send_off(struct jc_fleet *fleet, struct jc_begun *one)
     }
     if (fleet->params->keep)
         result = jc_source_keep_template(source, &error);
+    one->sent_ns = jc_now_ns();
     if (result == JC_OK && fleet->compiler)
         result = submit(fleet, one, &error);
     else if (result == JC_OK)
@@ -289,7 +316,8 @@ static bool pursue(struct jc_fleet *fleet, struct jc_begun *one)
         put_aside(fleet, one, true, NULL);
         return false;
     }
-    bool overdue = one->deadline_ns && jc_now_ns() >= one->deadline_ns;
+    uint64_t deadline_ns = one->awaiting.deadline_ns;
+    bool overdue = deadline_ns && jc_now_ns() >= deadline_ns;
     enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&one->errand);
     if (led == JC_ERROR_TIMEOUT) {
         bool follows = !fleet->params->keep;
@@ -304,12 +332,12 @@ static bool pursue(struct jc_fleet *fleet, struct jc_begun *one)
     return !look(fleet, one) && send_off(fleet, one);
 }
 
-// Begins a variant, or begins it again, `deadline_ns` being what was noted of it then, and `answer`
+// Begins a variant, or begins it again, `awaiting` being what was noted of it then, and `answer`
 // what the thread that it followed got, or NULL.
-static void begin(struct jc_fleet *fleet, const struct jc_task *task, uint64_t deadline_ns,
+static void begin(struct jc_fleet *fleet, const struct jc_task *task, struct awaiting awaiting,
                   struct jc_compiler_answer *answer)
 {
-    struct jc_begun none = {.task = *task, .deadline_ns = deadline_ns};
+    struct jc_begun none = {.task = *task, .awaiting = awaiting};
     struct jc_begun *one = malloc(sizeof(*one));
     struct jc_error error;
     if (!one) {
@@ -340,7 +368,7 @@ static bool is_due(struct jc_fleet *fleet, size_t index)
     uint64_t now = jc_now_ns();
     if (aside->no_room)
         return has_room(fleet);
-    return (index == fleet->turn && now >= aside->look_ns) || now >= aside->deadline_ns
+    return (index == fleet->turn && now >= aside->look_ns) || now >= aside->awaiting.deadline_ns
            || !jc_errand_is_led(fleet->params->context, &aside->key, fleet->params->priority);
 }
 
@@ -349,7 +377,7 @@ static enum jc_result ask(struct jc_fleet *fleet, struct jc_aside *aside,
                           struct jc_compiler_answer *answer)
 {
     enum jc_result result = jc_lead_ask(leads_of(fleet), aside->followed, answer);
-    if (result == JC_ERROR_TIMEOUT && jc_now_ns() < aside->deadline_ns)
+    if (result == JC_ERROR_TIMEOUT && jc_now_ns() < aside->awaiting.deadline_ns)
         return result;
     if (result == JC_ERROR_TIMEOUT)
         jc_lead_leave(leads_of(fleet), aside->followed);
@@ -369,9 +397,11 @@ static void look_at(struct jc_fleet *fleet, size_t index)
         return;
     if (asked == JC_ERROR_TIMEOUT)
         return;
-    const struct jc_aside taken = *aside;
+    struct jc_aside taken = *aside;
     *aside = fleet->asides[--fleet->num_asides];
-    begin(fleet, &taken.task, taken.deadline_ns, asked == JC_OK ? &answer : NULL);
+    if (!taken.no_room)
+        taken.awaiting.spent_ns += jc_now_ns() - taken.since_ns;
+    begin(fleet, &taken.task, taken.awaiting, asked == JC_OK ? &answer : NULL);
     jc_job_answer_finish(&answer.job);
 }
 
@@ -430,6 +460,7 @@ static void wait_for_compiler(struct jc_fleet *fleet, uint64_t wait_ns)
         jc_starter_finish(&fleet->starter, &fleet->compiler, &outdated, &error);
     if (result == JC_OK) {
         jc_mailbox_init(&fleet->mailbox, fleet->compiler);
+        one->start_ns = jc_now_ns() - one->sent_ns;
         result = submit(fleet, one, &error);
     } else {
         if (outdated && !fleet->params->keep)
@@ -464,7 +495,7 @@ static void begin_next(struct jc_fleet *fleet)
     struct jc_task task;
     fleet->more = fleet->params->next(fleet->params->user, &task);
     if (fleet->more)
-        begin(fleet, &task, 0, NULL);
+        begin(fleet, &task, (struct awaiting){0}, NULL);
 }
 
 static void tick(struct jc_fleet *fleet)

@@ -33,9 +33,8 @@ enum jc_fate {
 struct jc_arrival {
     const struct jc_task *task;
     enum jc_fate fate;
-    bool awaited; // others were compiling it meanwhile
-    struct jc_key key;   // zero where none could be formed
-    uint64_t elapsed_ns; // of the compile
+    struct jc_key key; // zero where none could be formed
+    struct jc_effort effort; // what it took; `obtained` has the same
     // Where it was found or compiled; gone after the call, unless it is taken and zeroed.
     struct jc_obtained *obtained;
     enum jc_result result; // where it failed, and why, in lines; "" otherwise

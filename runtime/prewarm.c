@@ -12,6 +12,7 @@
 #include "coverage.h"
 #include "fleet.h"
 #include "runtime/plan/plan.h"
+#include "runtime/stats/run.h"
 
 // Which variant of all.
 struct place {
@@ -75,6 +76,34 @@ static bool tell_underway(void *user)
     return call(user, &(struct jc_prewarm_event){.outcome = JC_PREWARM_UNDERWAY, .message = ""});
 }
 
+// Counts what there is no kernel for, and tells what was compiled or could not be.
+static void count_variant(const struct prewarm *prewarm, const struct jc_arrival *arrival)
+{
+    struct jc_run *run = prewarm->context->run;
+    const struct sweep *sweep = arrival->task->owner;
+    const struct jc_batch *batch = sweep->batch;
+    bool failed = arrival->fate == JC_FATE_FAILED;
+    const struct jc_obtained nothing = {.effort = arrival->effort};
+    struct jc_counts counts = {.failures = failed};
+    if (prewarm->params->check)
+        return;
+    jc_obtained_count(arrival->obtained ? arrival->obtained : &nothing, &counts);
+    jc_run_count(run, batch->source.tmpl->name, -1, &counts);
+    if (!failed && arrival->fate != JC_FATE_COMPILED)
+        return;
+    char line[JC_REPORT_LINE_SIZE];
+    jc_report_line(arrival->text, line);
+    jc_run_tell(run, &(struct jc_event){
+        .kind = failed ? JC_EVENT_FAILURE : JC_EVENT_COMPILE,
+        .device = -1,
+        .kernel = batch->source.tmpl->name,
+        .specialization = batch->variants[arrival->task->index].specialization,
+        .text = line,
+        .elapsed_ns = arrival->effort.compile_ns,
+        .waited_ns = arrival->effort.queue_ns,
+    });
+}
+
 static void count(struct jc_prewarm_report *report, enum jc_prewarm_outcome outcome, bool awaited)
 {
     if (!report)
@@ -129,8 +158,10 @@ static bool tell(void *user, const struct jc_arrival *arrival)
     bool failed = sweep->failed && sweep->failed[arrival->task->index];
     if (prewarm->again && (outcome != JC_PREWARM_MISSING || failed))
         return true; // it has been told
-    count(prewarm->report, outcome, arrival->awaited);
-    count(batch->report, outcome, arrival->awaited);
+    if (!prewarm->again)
+        count_variant(prewarm, arrival);
+    count(prewarm->report, outcome, arrival->effort.awaited);
+    count(batch->report, outcome, arrival->effort.awaited);
     prewarm->done += !prewarm->again;
     if (outcome == JC_PREWARM_HIT || outcome == JC_PREWARM_COMPILED)
         note_present(prewarm, (struct place){(size_t) (sweep - prewarm->sweeps),
@@ -141,7 +172,7 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         .variant = &batch->variants[arrival->task->index],
         .arch = sweep->arch,
         .key = arrival->key,
-        .elapsed_ns = arrival->elapsed_ns,
+        .elapsed_ns = arrival->effort.compile_ns,
         .message = prewarm->again ? "it was in the cache, and was taken from there meanwhile"
                                   : arrival->text,
     });

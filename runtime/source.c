@@ -222,6 +222,8 @@ static enum jc_result take_code(struct jc_obtained *obtained)
         return JC_ERROR_NOT_FOUND;
     obtained->cubin = record->payload;
     obtained->cubin_size = record->payload_size;
+    obtained->effort.found = true;
+    obtained->effort.saved_ns = record->cost_ns;
     return JC_OK;
 }
 
@@ -261,6 +263,18 @@ void jc_obtained_finish(struct jc_obtained *obtained)
     jc_job_answer_finish(&obtained->answer);
     free(obtained->symbol_copy);
     *obtained = (struct jc_obtained){0};
+}
+
+void jc_obtained_count(const struct jc_obtained *obtained, struct jc_counts *counts)
+{
+    const struct jc_effort *effort = &obtained->effort;
+    counts->disk_hits += effort->found;
+    counts->saved_ns += effort->saved_ns;
+    counts->compiles += obtained->compiled;
+    counts->compile_ns += obtained->compiled ? effort->compile_ns : 0;
+    counts->queue_ns += effort->queue_ns;
+    counts->waits += effort->awaited;
+    counts->wait_ns += effort->wait_ns;
 }
 
 // Makes the keys of the variants. Those that have none are left to jc_source_obtain.
@@ -354,6 +368,7 @@ static bool receive(void *user, const struct jc_arrival *arrival)
         *arrival->obtained = (struct jc_obtained){0};
     } else {
         order->result = jc_arrival_fail(arrival, order->error);
+        order->obtained->effort = arrival->effort;
     }
     return true;
 }

@@ -6,6 +6,8 @@
 
 #include <stdatomic.h>
 
+#include <jitcache/stats.h>
+
 #include "cache/lookup.h"
 #include "context.h"
 #include "runtime/compile/unit.h"
@@ -47,6 +49,16 @@ void jc_source_finish(struct jc_source *source);
 // Whoever can reads the source again then, once.
 bool jc_source_is_outdated(const struct jc_source *source);
 
+// What bringing a variant took, for whoever counts it: well or not.
+struct jc_effort {
+    bool found;    // it was in the cache
+    bool awaited;  // others were compiling the same
+    uint64_t compile_ns; // the compiler's own time
+    uint64_t queue_ns;   // until a worker had time for it, the start of the first one included
+    uint64_t wait_ns;    // for the others
+    uint64_t saved_ns;   // what compiling it took then, where it was in the cache
+};
+
 // A variant's machine code, from wherever it came.
 struct jc_obtained {
     struct jc_key key;
@@ -59,14 +71,18 @@ struct jc_obtained {
     struct jc_record record;
     struct jc_job_answer answer;
     char *symbol_copy;
+    struct jc_effort effort;
 };
+
+// Adds what bringing it took. Of one that failed nothing but `effort` is there.
+void jc_obtained_count(const struct jc_obtained *obtained, struct jc_counts *counts);
 
 // Finds a variant in the cache, or compiles it and waits for that, or waits for whoever compiles it
 // already. It is stored if the cache takes it; a cache that does not is no failure and logged once.
 // No lock is held meanwhile. JC_ERROR_COMPILE: with the compiler's log, also if that failed a short
 // time ago, for whomever. JC_ERROR_WORKER, JC_ERROR_TOOLCHAIN (also: NVRTC is another than when the
 // source was read), JC_ERROR_IO, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. On failure there is
-// nothing to finish.
+// nothing but `effort`, and nothing to finish.
 enum jc_result jc_source_obtain(struct jc_source *source,
                                 const struct jc_specialization *specialization, const char *arch,
                                 enum jc_priority priority, struct jc_obtained *obtained,

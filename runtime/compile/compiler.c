@@ -355,7 +355,7 @@ static enum jc_result make_job(const struct jc_request *request, void *user,
     job->priority = request->priority;
     job->flight = request->flight;
     job->kinship = request->kinship;
-    job->submitted_ns = jc_now_ns();
+    job->submitted_ns = job->first_submitted_ns = jc_now_ns();
     jc_job_encode(request->job, &job->content);
     enum jc_result result = JC_OK;
     if (job->content.failed)
@@ -418,7 +418,8 @@ enum jc_result jc_mailbox_take(struct jc_mailbox *mailbox, uint64_t wait_ns,
     mailbox->outstanding--;
     *answer = (struct jc_compiler_answer){
         .user = job->user, .job = job->answer, .lasting = job->lasting,
-        .refused = job->refused, .limit_ns = job->limit_ns, .limit_bytes = job->limit_bytes};
+        .refused = job->refused, .limit_ns = job->limit_ns, .limit_bytes = job->limit_bytes,
+        .queue_ns = job->queue_ns};
     job->answer = (struct jc_job_answer){0};
     jc_compile_destroy(job);
     return JC_OK;

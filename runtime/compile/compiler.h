@@ -127,6 +127,7 @@ struct jc_compiler_answer {
     // The limit that it ran into, of time or of memory; 0: of another kind. With more it may end
     // well.
     uint64_t limit_ns, limit_bytes;
+    uint64_t queue_ns; // from when it was submitted until a worker first had it; 0: none had
 };
 
 // Hands out the answer to a job, waiting for one up to `wait_ns`; release it with

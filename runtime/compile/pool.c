@@ -408,7 +408,8 @@ static void send_job(struct jc_compiler *compiler, struct jc_worker *worker,
         jc_compile_fail(job, result, false, error.text);
         return;
     }
-    job->attempts++;
+    if (job->attempts++ == 0)
+        job->queue_ns = now > job->first_submitted_ns ? now - job->first_submitted_ns : 0;
     worker->state = JC_WORKER_BUSY;
     worker->job = job;
     worker->kinship = job->kinship;

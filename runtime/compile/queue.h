@@ -12,6 +12,7 @@ struct jc_compile {
     struct jc_buffer content;
     int flight;
     uint64_t kinship;
+    uint64_t first_submitted_ns;
 
     struct jc_compile *next;
     enum jc_priority priority;
@@ -20,7 +21,7 @@ struct jc_compile {
     unsigned attempts;
     struct jc_job_answer answer;
     bool lasting, refused;
-    uint64_t limit_ns, limit_bytes; // see struct jc_compiler_answer
+    uint64_t limit_ns, limit_bytes, queue_ns; // see struct jc_compiler_answer
 };
 
 // First in, first out.

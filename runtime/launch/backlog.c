@@ -9,6 +9,7 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
+#include "counting.h"
 #include "device.h"
 #include "entry.h"
 #include "recorder.h"
@@ -114,13 +115,21 @@ static void tell_sealed(const struct jc_backlog *backlog, const struct jc_wish *
     jc_buffer_finish(&line);
 }
 
+static void tell_missed(const struct jc_wish *wish)
+{
+    char *text = jc_specialization_text(&wish->specialization);
+    jc_kernel_tell(wish->kernel,
+                   &(struct jc_event){.kind = JC_EVENT_SEALED_MISS, .specialization = text});
+    free(text);
+}
+
 // Counts and tells that a variant cannot be made. It is taken; NULL: there was no memory for it.
 static void fail(struct jc_kernel *kernel, const struct jc_specialization *of,
-                 struct jc_variant **variant, enum jc_result result, const struct jc_error *error)
+                 struct jc_variant **variant, enum jc_result result,
+                 const struct jc_effort *effort, const struct jc_error *error)
 {
-    const struct jc_variant *none;
     jc_kernel_give_up(kernel, of, error);
-    jc_kernel_settle(kernel, variant, result, NULL, &none, NULL);
+    jc_kernel_drop(kernel, variant, of, result, effort, error);
 }
 
 static void want(struct jc_backlog *backlog, const struct jc_wish *wish)
@@ -136,7 +145,7 @@ static void want(struct jc_backlog *backlog, const struct jc_wish *wish)
     if (result == JC_OK)
         result = jc_generations_want(&backlog->generations, kernel, variant, &error);
     if (result != JC_OK)
-        fail(kernel, &wish->specialization, &variant, result, &error);
+        fail(kernel, &wish->specialization, &variant, result, NULL, &error);
 }
 
 // Does what is asked for in a wish, but for what is to be made.
@@ -147,6 +156,8 @@ static void tell_and_record(const struct jc_backlog *backlog, const struct jc_wi
         jc_kernel_tell_storm(wish->kernel);
     if (wish->reasons & JC_WISH_SEALED)
         tell_sealed(backlog, wish, makes);
+    if (wish->reasons & (JC_WISH_SEALED | JC_WISH_TELL))
+        tell_missed(wish);
     if (wish->reasons & JC_WISH_RECORD)
         jc_recorder_call(backlog->context->recorder, wish->kernel, wish->values);
 }
@@ -254,9 +265,9 @@ static void take_over(struct jc_backlog *backlog, struct jc_upgrade *upgrade,
                       struct jc_obtained *obtained)
 {
     // Counted now: it may wait for long, and for nothing.
-    if (obtained->compiled)
-        jc_kernel_count_compile(upgrade->kernel);
+    jc_kernel_count_effort(upgrade->kernel, obtained, upgrade->variant->info.specialization);
     obtained->compiled = false;
+    obtained->effort = (struct jc_effort){0};
     jc_generations_obtain(&backlog->generations, upgrade, obtained);
 }
 
@@ -280,7 +291,8 @@ static void do_without(struct jc_backlog *backlog, struct jc_upgrade *upgrade,
         return;
     }
     // The kernel may go as soon as the upgrade is dropped.
-    fail(upgrade->kernel, &upgrade->variant->specialization, &upgrade->variant, result, &error);
+    fail(upgrade->kernel, &upgrade->variant->specialization, &upgrade->variant, result,
+         &arrival->effort, &error);
     jc_generations_drop(&backlog->generations, upgrade);
 }
 

@@ -336,18 +336,34 @@ static enum jc_result refuse(const struct jc_device *device, const struct jc_mod
                           params->symbol, device->info.ordinal, device->info.name);
 }
 
+static int load_module(const struct jc_driver *driver, const struct jc_module_params *params,
+                       struct jc_module *module)
+{
+    uint64_t start_ns = jc_now_ns();
+    int status = driver->cuModuleLoadData(&module->module, params->cubin);
+    module->held_ns = jc_now_ns() - start_ns;
+    if (status != JC_CU_SUCCESS)
+        module->module = NULL;
+    return status;
+}
+
+static int load_function(const struct jc_driver *driver, struct jc_module *module)
+{
+    uint64_t start_ns = jc_now_ns();
+    int status = driver->cuFuncLoad(module->function);
+    module->held_ns += jc_now_ns() - start_ns;
+    return status;
+}
+
 // Loads and takes the function, now rather than at its first launch: the driver is lazy otherwise.
 static int load_code(const struct jc_driver *driver, const struct jc_module_params *params,
                      struct jc_module *module)
 {
-    int status = driver->cuModuleLoadData(&module->module, params->cubin);
-    if (status != JC_CU_SUCCESS) {
-        module->module = NULL;
-        return status;
-    }
-    status = driver->cuModuleGetFunction(&module->function, module->module, params->symbol);
+    int status = load_module(driver, params, module);
+    if (status == JC_CU_SUCCESS)
+        status = driver->cuModuleGetFunction(&module->function, module->module, params->symbol);
     if (status == JC_CU_SUCCESS && driver->cuFuncLoad)
-        status = driver->cuFuncLoad(module->function);
+        status = load_function(driver, module);
     return status;
 }
 

@@ -23,6 +23,7 @@ struct jc_module {
     unsigned static_shared;   // bytes of a block
     unsigned dynamic_shared;  // bytes that a launch may ask for at most
     bool large_cluster;       // clusters of more than 8 blocks are allowed
+    uint64_t held_ns;         // how long the driver was at its code, and held up launches
     unsigned local;           // bytes of a thread
     int registers;            // of a thread
 };

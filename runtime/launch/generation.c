@@ -5,6 +5,7 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
+#include "counting.h"
 #include "device.h"
 #include "variant.h"
 
@@ -324,9 +325,7 @@ static enum jc_result switch_to(struct jc_generations *generations, struct jc_up
     enum jc_result result = jc_kernel_list(kernel, (*link)->variant, &listed, error);
     if (result != JC_OK)
         return result;
-    pthread_mutex_lock(&kernel->lock);
-    kernel->counts.upgraded++;
-    pthread_mutex_unlock(&kernel->lock);
+    jc_kernel_count(kernel, &(struct jc_counts){.upgraded = 1});
     struct jc_upgrade *upgrade = unlink_from(generations, link);
     upgrade->variant = NULL; // the kernel's
     upgrade_destroy(upgrade);

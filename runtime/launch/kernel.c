@@ -8,6 +8,7 @@
 #include "backlog.h"
 #include "cache/params.h"
 #include "cache/report.h"
+#include "counting.h"
 #include "entry.h"
 #include "recorder.h"
 #include "runtime/context.h"
@@ -64,45 +65,37 @@ const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
     return variant;
 }
 
-static void count_load(struct jc_kernel *kernel, bool from_cache, bool fresh, uint64_t elapsed_ns)
+static void count_load(struct jc_kernel *kernel, const struct jc_module *module, bool fresh,
+                       uint64_t elapsed_ns, size_t cubin_size)
 {
-    struct jc_context *context = kernel->device->context;
-    bool sealed = fresh && seal_of(kernel) != JC_SEAL_OPEN;
-    pthread_mutex_lock(&kernel->lock);
-    kernel->counts.hits += from_cache;
-    kernel->counts.loads += fresh;
-    kernel->counts.sealed_loads += sealed;
-    kernel->counts.load_ns += elapsed_ns;
-    pthread_mutex_unlock(&kernel->lock);
-    atomic_fetch_add_explicit(&context->sealed_loads, sealed, memory_order_relaxed);
+    struct jc_counts counts = {.load_ns = elapsed_ns};
+    if (fresh) {
+        counts.loads = 1;
+        counts.held_ns = module->held_ns;
+        counts.loaded_bytes = cubin_size;
+    }
+    jc_kernel_count(kernel, &counts);
 }
 
-void jc_kernel_count_compile(struct jc_kernel *kernel)
+// What is to be told of a load.
+struct load {
+    bool is_fresh; // it took place
+    uint64_t elapsed_ns, held_ns;
+};
+
+static void tell_load(const struct jc_kernel *kernel, const struct load *load,
+                      const char *specialization)
 {
-    struct jc_context *context = kernel->device->context;
-    bool sealed = seal_of(kernel) != JC_SEAL_OPEN;
-    pthread_mutex_lock(&kernel->lock);
-    kernel->counts.compiles++;
-    kernel->counts.sealed_compiles += sealed;
-    pthread_mutex_unlock(&kernel->lock);
-    atomic_fetch_add_explicit(&context->sealed_compiles, sealed, memory_order_relaxed);
+    if (load->is_fresh)
+        jc_kernel_tell(kernel, &(struct jc_event){
+            .kind = JC_EVENT_LOAD, .specialization = specialization,
+            .elapsed_ns = load->elapsed_ns, .waited_ns = load->held_ns});
 }
 
-// Counts what became of one that was to be made. `obtained` may be NULL.
-static void count_made(struct jc_kernel *kernel, enum jc_result result,
-                       const struct jc_obtained *obtained)
-{
-    if (obtained && obtained->compiled)
-        jc_kernel_count_compile(kernel);
-    pthread_mutex_lock(&kernel->lock);
-    kernel->counts.failures += result != JC_OK;
-    kernel->counts.out_of_memory += result == JC_ERROR_DEVICE_MEMORY;
-    pthread_mutex_unlock(&kernel->lock);
-}
-
-// `making` is held.
+// `making` is held. `*load` is of what is to be told when it is not any more.
 static enum jc_result load(struct jc_kernel *kernel, struct jc_variant *variant,
-                           const struct jc_obtained *obtained, struct jc_error *error)
+                           const struct jc_obtained *obtained, struct load *load,
+                           struct jc_error *error)
 {
     const struct jc_module_params params = {
         .tmpl = kernel->tmpl,
@@ -121,7 +114,9 @@ static enum jc_result load(struct jc_kernel *kernel, struct jc_variant *variant,
     uint64_t elapsed_ns = 0;
     enum jc_result result =
         jc_device_load(kernel->device, &params, &module, &fresh, &elapsed_ns, error);
-    count_load(kernel, obtained->record.payload != NULL, result == JC_OK && fresh, elapsed_ns);
+    count_load(kernel, module, fresh, elapsed_ns, obtained->cubin_size);
+    if (fresh)
+        *load = (struct load){true, elapsed_ns, module->held_ns};
     return result == JC_OK ? jc_variant_bind(variant, module, error) : result;
 }
 
@@ -182,7 +177,7 @@ static enum jc_result list(struct jc_kernel *kernel, struct jc_variant *variant,
         return result;
     *kernel->end = variant;
     kernel->end = &variant->next;
-    kernel->counts.variants++;
+    kernel->num_variants++;
     // Out of memory leaves a stand-in where it is, which is right too.
     struct newcomer newcomer = {kernel, variant};
     jc_table_visit_stand_ins(&kernel->table, reconsider, &newcomer);
@@ -209,24 +204,29 @@ enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *varia
 enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *variant,
                               const struct jc_obtained *obtained, struct jc_error *error)
 {
+    struct load loaded = {0};
+    const char *specialization = variant->info.specialization;
     pthread_mutex_lock(&kernel->making);
-    enum jc_result result = load(kernel, variant, obtained, error);
+    enum jc_result result = load(kernel, variant, obtained, &loaded, error);
     pthread_mutex_unlock(&kernel->making);
-    count_made(kernel, result, obtained);
+    jc_kernel_count_effort(kernel, obtained, specialization);
+    tell_load(kernel, &loaded, specialization);
+    if (result != JC_OK)
+        jc_kernel_count_failure(kernel, result, NULL, specialization, error);
     return result;
 }
 
 // Loads what was obtained, and lists it. Another thread may have been quicker; what is listed is in
 // `*out`. Once it is listed, or gone, `*variant` is NULL.
 static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant **variant,
-                                    const struct jc_obtained *obtained,
+                                    const struct jc_obtained *obtained, struct load *loaded,
                                     const struct jc_variant **out, struct jc_error *error)
 {
     enum jc_result result = JC_OK;
     pthread_mutex_lock(&kernel->making);
     *out = jc_kernel_find(kernel, &(*variant)->specialization);
     if (!*out) {
-        result = load(kernel, *variant, obtained, error);
+        result = load(kernel, *variant, obtained, loaded, error);
         if (result == JC_OK)
             result = jc_kernel_list(kernel, *variant, out, error);
         if (result == JC_OK)
@@ -237,15 +237,33 @@ static enum jc_result load_and_list(struct jc_kernel *kernel, struct jc_variant 
 }
 
 enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **variant,
-                                enum jc_result result, const struct jc_obtained *obtained,
+                                const struct jc_obtained *obtained,
                                 const struct jc_variant **out, struct jc_error *error)
 {
+    struct load loaded = {0};
+    struct jc_error own_error;
+    error = error ? error : &own_error;
     *out = NULL;
-    if (result == JC_OK)
-        result = load_and_list(kernel, variant, obtained, out, error);
+    enum jc_result result = load_and_list(kernel, variant, obtained, &loaded, out, error);
+    // Whichever of the two is left.
+    const char *specialization = *out ? (*out)->info.specialization
+                                      : (*variant)->info.specialization;
+    jc_kernel_count_effort(kernel, obtained, specialization);
+    tell_load(kernel, &loaded, specialization);
+    if (result != JC_OK)
+        jc_kernel_count_failure(kernel, result, NULL, specialization, error);
     jc_variant_destroy(variant);
-    count_made(kernel, result, obtained);
     return result;
+}
+
+void jc_kernel_drop(struct jc_kernel *kernel, struct jc_variant **variant,
+                    const struct jc_specialization *of, enum jc_result result,
+                    const struct jc_effort *effort, const struct jc_error *error)
+{
+    char *text = jc_specialization_text(of);
+    jc_kernel_count_failure(kernel, result, effort, text, error);
+    free(text);
+    jc_variant_destroy(variant);
 }
 
 enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_specialization *of,
@@ -254,6 +272,8 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
 {
     struct jc_obtained obtained = {0};
     struct jc_variant *variant = NULL;
+    struct jc_error own_error;
+    error = error ? error : &own_error;
     *out = jc_kernel_find(kernel, of);
     if (*out)
         return JC_OK;
@@ -265,10 +285,20 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
     if (result == JC_OK)
         result = jc_source_obtain(&kernel->source, &variant->specialization,
                                   jc_kernel_arch(kernel), priority, &obtained, error);
-    result = jc_kernel_settle(kernel, &variant, result, &obtained, out, error);
+    if (result == JC_OK)
+        result = jc_kernel_settle(kernel, &variant, &obtained, out, error);
+    else
+        jc_kernel_drop(kernel, &variant, of, result, &obtained.effort, error);
     jc_obtained_finish(&obtained);
     errno = saved;
     return result;
+}
+
+void jc_kernel_plan(struct jc_kernel *kernel, const struct jc_specialization *of)
+{
+    pthread_mutex_lock(&kernel->lock);
+    jc_census_plan(kernel->census, of);
+    pthread_mutex_unlock(&kernel->lock);
 }
 
 // --- saying so -----------------------------------------------------------------------------------
@@ -314,6 +344,17 @@ void jc_kernel_give_up(struct jc_kernel *kernel, const struct jc_specialization 
     tell_failure(kernel, error);
 }
 
+static void tell_stop(const struct jc_kernel *kernel, const struct jc_storm_stop *stop)
+{
+    const struct jc_template *tmpl = kernel->tmpl;
+    jc_kernel_tell(kernel, &(struct jc_event){
+        .kind = JC_EVENT_STORM,
+        .text = stop->is_parameter ? tmpl->parameters[stop->index].name
+                                   : tmpl->arguments[stop->index].name,
+        .count = stop->states,
+    });
+}
+
 void jc_kernel_tell_storm(struct jc_kernel *kernel)
 {
     struct jc_storm *storm = &kernel->storm;
@@ -326,6 +367,7 @@ void jc_kernel_tell_storm(struct jc_kernel *kernel)
         if (!is_left)
             return;
         jc_storm_tell(kernel->tmpl, &stop, &kernel->device->context->log);
+        tell_stop(kernel, &stop);
     }
 }
 
@@ -470,7 +512,10 @@ static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_para
         result = keep_settings(kernel, params, bound, error);
     if (result == JC_OK)
         result = jc_storm_init(&kernel->storm, kernel->tmpl, params->max_variants, error);
-    kernel->counts.arguments = kernel->scheme.num_passed;
+    if (result == JC_OK) {
+        kernel->census = jc_census_create(kernel->tmpl);
+        result = kernel->census ? JC_OK : jc_fail_memory(error);
+    }
     return result == JC_OK ? read_and_make(kernel, error) : result;
 }
 
@@ -509,7 +554,7 @@ static void announce(struct jc_kernel *kernel)
 {
     struct jc_buffer line = {0};
     jc_recorder_locate(kernel->device->context->recorder, kernel, &kernel->origin);
-    if (kernel->counts.sealed_loads + kernel->counts.sealed_compiles > 0) {
+    if (kernel->sealed_counts.loads + kernel->sealed_counts.compiles > 0) {
         jc_entry_generic(kernel, NULL, &line);
         jc_kernel_tell_sealed(kernel, "jc_kernel_create", &line);
         jc_buffer_finish(&line);
@@ -560,6 +605,7 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         result = jc_run_join(context->run, kernel, &kernel->member, error);
     if (result == JC_OK) {
         kernel->tally = kernel->member.cell;
+        jc_kernel_follow_seal(kernel);
         announce(kernel);
         *out = kernel;
     } else {
@@ -580,10 +626,15 @@ void jc_kernel_destroy(struct jc_kernel **out)
     if (kernel->is_counted) {
         atomic_fetch_sub_explicit(&context->num_kernels, 1, memory_order_relaxed);
         jc_run_leave(context->run, &kernel->member);
+    } else if (!jc_counts_are_zero(&kernel->counts)) {
+        // What it took not to become one.
+        jc_run_count(context->run, kernel->tmpl->name, kernel->device->info.ordinal,
+                     &kernel->counts);
     }
     jc_source_finish(&kernel->source);
     jc_origin_finish(&kernel->origin);
     jc_storm_finish(&kernel->storm);
+    jc_census_destroy(&kernel->census);
     jc_table_finish(&kernel->table);
     while (kernel->variants) {
         struct jc_variant *next = kernel->variants->next;
@@ -606,6 +657,7 @@ static enum jc_result prepare(struct jc_kernel *kernel, const struct jc_call *ca
     struct jc_buffer line = {0};
     bool was_there = jc_kernel_find(kernel, wanted);
     const struct jc_variant *variant;
+    jc_kernel_plan(kernel, wanted);
     enum jc_result result =
         jc_kernel_make(kernel, wanted, JC_PRIORITY_WARMUP, &variant, error);
     if (result != JC_OK)
@@ -638,22 +690,6 @@ enum jc_result jc_kernel_prepare(struct jc_kernel *kernel, void *const *args,
 }
 
 // --- looking at it -------------------------------------------------------------------------------
-
-void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
-{
-    if (!info)
-        return;
-    *info = (struct jc_kernel_info){0};
-    if (!kernel)
-        return;
-    pthread_mutex_lock(&kernel->lock);
-    *info = kernel->counts;
-    info->stand_ins = kernel->table.num_stand_ins;
-    pthread_mutex_unlock(&kernel->lock);
-    info->misses = atomic_load_explicit(&kernel->misses, memory_order_relaxed);
-    info->captured_generic =
-        atomic_load_explicit(&kernel->captured_generic, memory_order_relaxed);
-}
 
 const struct jc_kernel_variant *jc_kernel_variant(struct jc_kernel *kernel, size_t index)
 {

@@ -8,6 +8,7 @@
 
 #include <jitcache/kernel.h>
 
+#include "census.h"
 #include "origin.h"
 #include "scheme.h"
 #include "shape.h"
@@ -30,6 +31,18 @@ struct jc_variant {
     uint64_t *need;
     unsigned specificity;
     struct jc_known known;
+};
+
+// What is counted without a lock, in relaxed order: nothing goes with it.
+struct jc_free_counts {
+    atomic_uint_fast64_t misses, captured_generic;
+};
+
+// Launches that came after a seal: by their own variant, and by a stand-in.
+struct jc_sealed_launches {
+    bool is_sealed;
+    uint64_t before[2]; // what the tally had when the seal came
+    uint64_t served[2]; // under seals that are lifted
 };
 
 struct jc_kernel {
@@ -64,11 +77,16 @@ struct jc_kernel {
     // would not wait, but for one that makes its variant.
     pthread_mutex_t lock;
     struct jc_storm storm;
+    struct jc_census *census;
     uint64_t refused[1 << 6]; // hashes of calls that were refused, the last for each place
     struct jc_variant *variants, **end; // in the order in which they were loaded
-    struct jc_kernel_info counts; // but for the next two, which are counted without the lock
+    size_t num_variants;
+    // But for launches, and what is counted without the lock.
+    struct jc_counts counts, sealed_counts; // in all, and of them after the seal
+    uint64_t sealed_misses;                 // as in struct jc_seal_info
+    struct jc_sealed_launches sealed_launches;
 
-    atomic_uint_fast64_t misses, captured_generic;
+    struct jc_free_counts free_counts[2]; // the second of them after the seal
     atomic_uint_fast64_t samples[JC_STATS_SAMPLES]; // of launches that were timed; see watch.h
 };
 
@@ -88,17 +106,22 @@ enum jc_result jc_kernel_make(struct jc_kernel *kernel, const struct jc_speciali
                               struct jc_error *error);
 
 // The same in its parts, for who makes many: the variant if it is loaded, else NULL; and what
-// becomes of one that jc_variant_create made. Unless `result` says that it was not obtained, it is
-// loaded and listed, or another thread was quicker; in any case it is taken, and counted.
-// `obtained` may be NULL where nothing was. `making` and `lock` are taken. The errors of loading,
-// or `result`.
+// becomes of one that jc_variant_create made: it is loaded and listed, or another thread was
+// quicker; in any case it is taken, and counted. `making` and `lock` are taken. The errors of
+// loading.
 const struct jc_variant *jc_kernel_find(struct jc_kernel *kernel,
                                         const struct jc_specialization *of);
 const struct jc_variant *jc_kernel_find_locked(const struct jc_kernel *kernel,
                                                const struct jc_specialization *of);
 enum jc_result jc_kernel_settle(struct jc_kernel *kernel, struct jc_variant **variant,
-                                enum jc_result result, const struct jc_obtained *obtained,
+                                const struct jc_obtained *obtained,
                                 const struct jc_variant **out, struct jc_error *error);
+
+// One that could not be obtained, or not even made ready, is taken if it is there, and counted.
+// `effort` may be NULL.
+void jc_kernel_drop(struct jc_kernel *kernel, struct jc_variant **variant,
+                    const struct jc_specialization *of, enum jc_result result,
+                    const struct jc_effort *effort, const struct jc_error *error);
 
 // And for who loads at one time and lists at another. Loading takes `making`, and is counted; no
 // launch sees the variant until it is listed. Then it is the kernel's, or another one of the same
@@ -108,10 +131,6 @@ enum jc_result jc_kernel_load(struct jc_kernel *kernel, struct jc_variant *varia
                               const struct jc_obtained *obtained, struct jc_error *error);
 enum jc_result jc_kernel_list(struct jc_kernel *kernel, struct jc_variant *variant,
                               const struct jc_variant **listed, struct jc_error *error);
-
-// Counts a variant that was compiled, where it is loaded later if at all: `obtained` says then that
-// it was not. The others do so by themselves.
-void jc_kernel_count_compile(struct jc_kernel *kernel);
 
 // JC_ERROR_NOT_READY: the context is sealed as frozen, and nothing more is made.
 enum jc_result jc_kernel_check_frozen(const struct jc_kernel *kernel, struct jc_error *error);
@@ -126,7 +145,10 @@ void jc_kernel_tell_sealed(const struct jc_kernel *kernel, const char *call,
 void jc_kernel_give_up(struct jc_kernel *kernel, const struct jc_specialization *of,
                        const struct jc_error *error);
 
-// Logs what the storm guard has stopped and not told yet.
+// A variant is planned, by a warm-up or ahead of one call.
+void jc_kernel_plan(struct jc_kernel *kernel, const struct jc_specialization *of);
+
+// Logs and tells what the storm guard has stopped and not told yet.
 void jc_kernel_tell_storm(struct jc_kernel *kernel);
 
 // Room for a specialization on the stack.

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cache/clock.h"
 #include "cache/report.h"
+#include "counting.h"
 #include "entry.h"
 #include "runtime/context.h"
 #include "variant.h"
@@ -73,8 +75,16 @@ static void count_sealed(const struct miss *miss)
 {
     if (miss->seal == JC_SEAL_OPEN)
         return;
-    miss->kernel->counts.sealed_misses++;
+    miss->kernel->sealed_misses++;
     atomic_fetch_add_explicit(&context_of(miss)->sealed_misses, 1, memory_order_relaxed);
+}
+
+// Notes what a call wants, whatever is to become of it. A pointer that is less aligned than planned
+// makes no variant, and is nobody's fault. The lock is held.
+static void note_wanted(const struct miss *miss)
+{
+    if (!miss->unaligned)
+        jc_census_ask(miss->kernel->census, &miss->wanted->specialization, jc_now_unix_ms());
 }
 
 static jc_service service_of(const struct miss *miss, const struct jc_variant *variant)
@@ -109,9 +119,12 @@ static enum jc_storm_answer ask(struct miss *miss)
     jc_storm_narrow(&kernel->storm, miss->wanted->facets);
     if (jc_kernel_find_locked(kernel, wanted))
         return JC_STORM_FULL;
+    size_t num_stops = kernel->storm.num_stops;
     enum jc_storm_answer answer = jc_storm_ask(&kernel->storm, wanted, miss->wanted->facets);
     // It may have stopped one more argument, and what is left may be loaded.
-    kernel->counts.storms = kernel->storm.num_stops;
+    if (kernel->storm.num_stops > num_stops)
+        jc_kernel_count_locked(kernel, &(struct jc_counts){
+            .storms = kernel->storm.num_stops - num_stops});
     return jc_kernel_find_locked(kernel, wanted) ? JC_STORM_FULL : answer;
 }
 
@@ -155,7 +168,8 @@ static struct jc_wish *make_wish(struct miss *miss, struct consequence *conseque
     if (!consequence->reasons)
         return NULL;
     struct jc_wish *wish = jc_wish_create(kernel, consequence->reasons, wanted, miss->call);
-    kernel->counts.queued += wish && makes;
+    if (wish && makes)
+        jc_kernel_count_locked(kernel, &(struct jc_counts){.queued = 1});
     if (!wish && makes) {
         jc_storm_unask(&kernel->storm, wanted);
         consequence->flags |= JC_SERVICE_UNASKED;
@@ -170,6 +184,7 @@ static struct jc_wish *serve(struct miss *miss, jc_service *service)
     struct jc_kernel *kernel = miss->kernel;
     if (is_served(miss, service))
         return NULL;
+    note_wanted(miss);
     struct consequence consequence = judge(miss);
     // Where a call may make its variant, the next one is to, that is not captured.
     bool remember = !miss->capturing || miss->policy == JC_POLICY_GENERIC;
@@ -183,15 +198,23 @@ static struct jc_wish *serve(struct miss *miss, jc_service *service)
         consequence.reasons &= JC_WISH_STORM;
     struct jc_wish *wish = make_wish(miss, &consequence);
     bool fresh = stand_in(miss, remember && has_room, consequence.flags, service);
-    kernel->counts.unaligned += fresh && miss->unaligned;
+    if (fresh && miss->unaligned)
+        jc_kernel_count_locked(kernel, &(struct jc_counts){.unaligned = 1});
     if (consequence.missed && sealed && has_room)
         count_sealed(miss);
     return wish;
 }
 
-static void count_captured(struct jc_kernel *kernel)
+static void count_captured(struct jc_kernel *kernel, enum jc_seal seal)
 {
-    atomic_fetch_add_explicit(&kernel->captured_generic, 1, memory_order_relaxed);
+    struct jc_free_counts *counts = &kernel->free_counts[seal != JC_SEAL_OPEN];
+    atomic_fetch_add_explicit(&counts->captured_generic, 1, memory_order_relaxed);
+}
+
+static void count_miss(struct jc_kernel *kernel, enum jc_seal seal)
+{
+    struct jc_free_counts *counts = &kernel->free_counts[seal != JC_SEAL_OPEN];
+    atomic_fetch_add_explicit(&counts->misses, 1, memory_order_relaxed);
 }
 
 // Waits for nothing: if somebody has the lock, the generic variant serves this once.
@@ -207,7 +230,7 @@ static void serve_at_once(struct miss *miss, jc_service *service)
     }
     // A pointer that is less aligned has all that there will be.
     if (miss->capturing && !miss->unaligned && *service & JC_SERVICE_STANDS_IN)
-        count_captured(kernel);
+        count_captured(kernel, miss->seal);
     if (wish)
         jc_backlog_push(context_of(miss)->backlog, wish);
 }
@@ -254,14 +277,13 @@ static enum jc_result tell_refusal(const struct miss *miss, struct jc_error *err
     return result;
 }
 
-// Leaves word that a call is to be recorded.
-static void record(const struct miss *miss)
+// Leaves word of a call: that it is to be recorded, where anything is, and whatever else.
+static void leave_word(const struct miss *miss, unsigned reasons)
 {
+    reasons |= context_of(miss)->recorder ? JC_WISH_RECORD : 0;
     struct jc_wish *wish =
-        context_of(miss)->recorder
-            ? jc_wish_create(miss->kernel, JC_WISH_RECORD, &miss->wanted->specialization,
-                             miss->call)
-            : NULL;
+        reasons ? jc_wish_create(miss->kernel, reasons, &miss->wanted->specialization, miss->call)
+                : NULL;
     if (wish)
         jc_backlog_push(context_of(miss)->backlog, wish);
 }
@@ -284,11 +306,12 @@ static enum jc_result refuse(const struct miss *miss, struct jc_error *error)
 {
     struct jc_kernel *kernel = miss->kernel;
     if (pthread_mutex_trylock(&kernel->lock) == 0) {
-        bool records = is_news(kernel, miss->words);
+        bool news = is_news(kernel, miss->words);
+        note_wanted(miss);
         count_sealed(miss);
         pthread_mutex_unlock(&kernel->lock);
-        if (records)
-            record(miss);
+        if (news)
+            leave_word(miss, miss->seal != JC_SEAL_OPEN ? JC_WISH_TELL : 0);
     }
     return error ? tell_refusal(miss, error) : JC_ERROR_NOT_READY;
 }
@@ -325,8 +348,10 @@ static enum jc_storm_answer look(struct miss *miss, jc_service *service)
     enum jc_storm_answer answer = JC_STORM_FULL;
     pthread_mutex_lock(&miss->kernel->lock);
     bool served = is_served(miss, service);
-    if (!served)
+    if (!served) {
+        note_wanted(miss);
         answer = ask(miss);
+    }
     if (!served && answer == JC_STORM_FULL)
         stand_in(miss, true, 0, service);
     pthread_mutex_unlock(&miss->kernel->lock);
@@ -342,9 +367,12 @@ static void make(struct miss *miss, jc_service *service)
     jc_kernel_tell_storm(kernel);
     if (answer == JC_STORM_FULL)
         return;
-    record(miss);
+    leave_word(miss, 0);
+    uint64_t start_ns = jc_now_ns();
     enum jc_result result = jc_kernel_make(kernel, &miss->wanted->specialization,
                                            JC_PRIORITY_LAUNCH, &variant, &error);
+    jc_kernel_count(kernel, &(struct jc_counts){
+        .stalls = 1, .stall_ns = jc_now_ns() - start_ns});
     if (result == JC_ERROR_NOT_READY) {
         put_off(miss, service);
         return;
@@ -369,7 +397,7 @@ static bool goes_on(struct jc_kernel *kernel, void *stream, jc_service service, 
     bool captured = jc_device_captures(kernel->device, stream);
     bool enough = is_enough(service, policy_of(kernel, seal), seal, captured);
     if (enough && captured)
-        count_captured(kernel);
+        count_captured(kernel, seal);
     return enough;
 }
 
@@ -387,7 +415,7 @@ static enum jc_result serve_missed(struct jc_kernel *kernel, void *stream,
     miss.policy = policy_of(kernel, seal);
     miss.unaligned = jc_scheme_is_unaligned(&kernel->scheme, miss.words);
     jc_kernel_want(kernel, miss.words, &wanted);
-    atomic_fetch_add_explicit(&kernel->misses, 1, memory_order_relaxed);
+    count_miss(kernel, seal);
     if (miss.capturing || miss.unaligned || miss.policy == JC_POLICY_GENERIC)
         serve_at_once(&miss, service);
     else if (miss.policy == JC_POLICY_FAIL)

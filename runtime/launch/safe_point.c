@@ -255,6 +255,19 @@ static enum jc_result load_and_activate(struct jc_context *context, struct jc_de
     return result;
 }
 
+// Counts and tells one that loaded something.
+static void tell_visit(const struct jc_context *context, const struct jc_device *device,
+                       const struct jc_safe_point_report *report)
+{
+    if (report->loaded == 0)
+        return;
+    jc_run_count_safe_point(context->run, report->elapsed_ns);
+    jc_run_tell(context->run, &(struct jc_event){
+        .kind = JC_EVENT_SAFE_POINT, .device = device->info.ordinal, .kernel = "",
+        .specialization = "", .text = "", .elapsed_ns = report->elapsed_ns,
+        .count = report->loaded});
+}
+
 enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_device *device,
                                      const struct jc_safe_point_params *given,
                                      struct jc_safe_point_report *report, struct jc_error *error)
@@ -276,6 +289,7 @@ enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_devic
     int saved = errno, cancelled;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
     result = load_and_activate(context, device, &params, report, error);
+    tell_visit(context, device, report);
     pthread_setcancelstate(cancelled, NULL);
     errno = saved;
     return result;

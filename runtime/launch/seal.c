@@ -1,7 +1,14 @@
 #include "backlog.h"
 
 #include "cache/report.h"
+#include "counting.h"
 #include "runtime/context.h"
+
+static void follow(void *user, struct jc_kernel *kernel)
+{
+    (void) user;
+    jc_kernel_follow_seal(kernel);
+}
 
 enum jc_result jc_context_seal(struct jc_context *context, enum jc_seal seal,
                                struct jc_error *error)
@@ -24,9 +31,14 @@ enum jc_result jc_context_seal(struct jc_context *context, enum jc_seal seal,
     if (result != JC_OK)
         return result;
     enum jc_seal before = atomic_exchange_explicit(&context->seal, seal, memory_order_acq_rel);
-    if (before != seal)
+    jc_run_visit(context->run, follow, NULL);
+    if (before != seal) {
         jc_log(&context->log, JC_LOG_INFO, "seal: %s, was %s; kernels: %zu", names[seal],
                names[before], kernels);
+        jc_run_tell(context->run, &(struct jc_event){
+            .kind = JC_EVENT_SEAL, .device = -1, .kernel = "", .specialization = "",
+            .text = names[seal]});
+    }
     if (before == JC_SEAL_FROZEN && seal != JC_SEAL_FROZEN)
         jc_backlog_wake(context->backlog);
     return JC_OK;

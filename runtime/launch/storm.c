@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cache/report.h"
-#include "runtime/compile/buffer.h"
 
 // What some call asked for.
 struct jc_storm_variant {
@@ -291,28 +290,43 @@ static void put_field(struct jc_buffer *line, const char *name, const char *text
     jc_buffer_print(line, plain ? ", %s: %s" : ", %s: \"%s\"", name, text);
 }
 
-// The argument as the template is to have it.
-static void put_argument(struct jc_buffer *line, const struct jc_argument_description *argument)
+void jc_storm_put_item(const struct jc_template *tmpl, size_t index, struct jc_buffer *item)
 {
-    jc_buffer_print(line, "- {name: %s", argument->name);
-    put_field(line, "type", argument->type);
-    put_field(line, "do_not_specialize", "true");
-    put_field(line, "derive", argument->derive);
-    put_field(line, "range", argument->range);
-    put_field(line, "typical", argument->typical);
-    jc_buffer_string(line, "}");
+    const struct jc_argument_description *argument = &tmpl->description.arguments[index];
+    jc_buffer_print(item, "- {name: %s", argument->name);
+    put_field(item, "type", argument->type);
+    put_field(item, "do_not_specialize", "true");
+    put_field(item, "derive", argument->derive);
+    put_field(item, "range", argument->range);
+    put_field(item, "typical", argument->typical);
+    jc_buffer_string(item, "}");
+}
+
+// A description beside the source lies in the same folder.
+static void put_path(const struct jc_template *tmpl, struct jc_buffer *path)
+{
+    const char *slash = tmpl->file ? strrchr(tmpl->file, '/') : NULL;
+    if (slash)
+        jc_buffer_append(path, tmpl->file, (size_t) (slash + 1 - tmpl->file));
+    jc_buffer_string(path, tmpl->line_name);
+}
+
+void jc_storm_put_file(const struct jc_template *tmpl, struct jc_buffer *file)
+{
+    if (tmpl->file)
+        put_path(tmpl, file);
 }
 
 // Where it stands in what was written.
 static void put_place(struct jc_buffer *place, const struct jc_template *tmpl, unsigned line)
 {
-    const char *slash = tmpl->file ? strrchr(tmpl->file, '/') : NULL;
-    if (line > 0)
-        jc_buffer_print(place, "in %.*s%s:%u, in place of the item that begins there",
-                        slash ? (int) (slash + 1 - tmpl->file) : 0, slash ? tmpl->file : "",
-                        tmpl->line_name, line);
-    else
+    if (line == 0) {
         jc_buffer_string(place, "in its description");
+        return;
+    }
+    jc_buffer_string(place, "in ");
+    put_path(tmpl, place);
+    jc_buffer_print(place, ":%u, in place of the item that begins there", line);
 }
 
 static void tell_argument(const struct jc_template *tmpl, const struct jc_storm_stop *stop,
@@ -321,7 +335,7 @@ static void tell_argument(const struct jc_template *tmpl, const struct jc_storm_
     const struct jc_argument *argument = &tmpl->arguments[stop->index];
     struct jc_buffer line = {0}, place = {0};
     put_place(&place, tmpl, argument->line);
-    put_argument(&line, &tmpl->description.arguments[stop->index]);
+    jc_storm_put_item(tmpl, stop->index, &line);
     jc_log(log, JC_LOG_WARNING, "%s: calls asked for %zu variants that were not planned, in which"
            " argument '%s' took %zu different states: it is not specialized any more. If it is"
            " meant to vary, write %s:\n  %s\notherwise plan for it with jc_kernel_warmup, or"

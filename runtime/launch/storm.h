@@ -4,6 +4,7 @@
 #ifndef JC_STORM_H
 #define JC_STORM_H
 
+#include "runtime/compile/buffer.h"
 #include "runtime/plan/specialization.h"
 
 #define JC_DEFAULT_MAX_VARIANTS 16
@@ -56,6 +57,12 @@ void jc_storm_give_up(struct jc_storm *storm, const struct jc_specialization *wa
 
 // Takes back that one was asked for: it will be new again.
 void jc_storm_unask(struct jc_storm *storm, const struct jc_specialization *wanted);
+
+// What a template is to say of an argument for it to be specialized no more, in place of the item
+// that has it; and the file in which that item stands, as it was named. The latter is empty where
+// nobody named one.
+void jc_storm_put_item(const struct jc_template *tmpl, size_t argument, struct jc_buffer *item);
+void jc_storm_put_file(const struct jc_template *tmpl, struct jc_buffer *file);
 
 // One warning, with the line of the template to write.
 void jc_storm_tell(const struct jc_template *tmpl, const struct jc_storm_stop *stop,

@@ -109,17 +109,18 @@ static void settle(struct warmup *warmup, const struct lack *lack,
     const struct jc_variant *loaded;
     struct jc_error error;
     enum jc_result result =
-        jc_kernel_settle(warmup->kernel, &variant, JC_OK, obtained, &loaded, &error);
+        jc_kernel_settle(warmup->kernel, &variant, obtained, &loaded, &error);
     warmup->made |= result == JC_OK;
     note(warmup, lack->number, result, loaded, &error);
 }
 
-static void give_up(struct warmup *warmup, const struct lack *lack, enum jc_result result,
-                    const struct jc_error *error)
+// `effort` may be NULL.
+static void give_up(struct warmup *warmup, const struct lack *lack,
+                    const struct jc_specialization *of, enum jc_result result,
+                    const struct jc_effort *effort, const struct jc_error *error)
 {
     struct jc_variant *variant = lack->variant;
-    const struct jc_variant *none;
-    jc_kernel_settle(warmup->kernel, &variant, result, NULL, &none, NULL);
+    jc_kernel_drop(warmup->kernel, &variant, of, result, effort, error);
     note(warmup, lack->number, result, NULL, error);
 }
 
@@ -130,7 +131,8 @@ static void postpone(struct warmup *warmup, const struct lack *lack)
         struct lack *grown = realloc(warmup->lacks, max * sizeof(*grown));
         struct jc_error error;
         if (!grown) {
-            give_up(warmup, lack, jc_fail_memory(&error), &error);
+            give_up(warmup, lack, &lack->variant->specialization, jc_fail_memory(&error), NULL,
+                    &error);
             return;
         }
         warmup->lacks = grown;
@@ -146,6 +148,7 @@ static void load_or_postpone(struct warmup *warmup, const struct jc_specializati
     struct lack lack = {.number = warmup->report->planned++};
     struct jc_error error;
     const struct jc_variant *loaded = jc_kernel_find(warmup->kernel, of);
+    jc_kernel_plan(warmup->kernel, of);
     if (loaded) {
         note(warmup, lack.number, JC_OK, loaded, NULL);
         return;
@@ -154,7 +157,7 @@ static void load_or_postpone(struct warmup *warmup, const struct jc_specializati
     if (result == JC_OK)
         result = jc_variant_create(warmup->kernel, of, &lack.variant, &error);
     if (result != JC_OK)
-        give_up(warmup, &lack, result, &error);
+        give_up(warmup, &lack, of, result, NULL, &error);
     else if (obtained->cubin)
         settle(warmup, &lack, obtained);
     else
@@ -203,7 +206,8 @@ static bool tell(void *user, const struct jc_arrival *arrival)
         warmup->report->compiled += arrival->obtained->compiled;
         settle(warmup, lack, arrival->obtained);
     } else {
-        give_up(warmup, lack, jc_arrival_fail(arrival, &error), &error);
+        enum jc_result result = jc_arrival_fail(arrival, &error);
+        give_up(warmup, lack, arrival->task->specialization, result, &arrival->effort, &error);
     }
     return true;
 }
