@@ -291,6 +291,31 @@ static void play(struct replay *replay)
         }
 }
 
+// What calls want and is not made.
+static uint64_t wanted(const struct replay *replay)
+{
+    uint64_t wanted = 0;
+    for (size_t i = 0; i < replay->num_kernels * (size_t) replay->num_devices; i++) {
+        struct jc_kernel_info info;
+        const struct kernel *kernel = &replay->kernels[i / (size_t) replay->num_devices];
+        jc_kernel_info(kernel->on[i % (size_t) replay->num_devices], &info);
+        wanted += info.queued - info.upgraded;
+    }
+    return wanted;
+}
+
+// An engine goes on; this one waits until what it has asked for is there, so that it can be
+// counted.
+static void settle(struct replay *replay)
+{
+    for (unsigned ms = 0; wanted(replay) > 0; ms++) {
+        if (ms == 60000)
+            stop("variants", "do not come");
+        usleep(1000);
+        grant(replay);
+    }
+}
+
 static void finish(struct replay *replay)
 {
     for (size_t i = 0; i < replay->num_kernels; i++) {
@@ -383,6 +408,7 @@ int main(int argc, char **argv)
     if (replay.seal)
         check(jc_context_seal(replay.context, JC_SEAL_DEFAULT, &error));
     play(&replay);
+    settle(&replay);
     print_outside(&replay, "end");
     if (replay.hold) {
         printf("holding\n");

@@ -187,8 +187,11 @@ static bool call(struct launcher *launcher, uint32_t turn, CUstream stream, int 
     void *args[] = {&x, &n};
     enum jc_result result = resolves ? jc_kernel_resolve(kernel, stream, args, &launch, &error)
                                      : jc_kernel_launch(kernel, stream, args, &error);
-    if (result != JC_OK)
+    if (result != JC_OK) {
+        if (launcher->failures == 0)
+            fprintf(stderr, "%s\n", error.text);
         return false;
+    }
     // Where there are no blocks nothing is launched.
     if (kind == TUNED && is_empty)
         return true;
@@ -272,9 +275,10 @@ static unsigned read_meanwhile(struct engine *engine)
     unsigned failures = 0;
     while (atomic_load_explicit(&threads_left, memory_order_acquire) > 0) {
         struct jc_stats *stats;
-        if (jc_stats_read(engine->context, NULL, &stats, &engine->error) != JC_OK) {
-            failures++;
-            continue;
+        if (jc_stats_read(engine->context, jc_stats_params(.scope = JC_STATS_CONTEXT), &stats,
+                          &engine->error) != JC_OK) {
+            fprintf(stderr, "%s\n", engine->error.text);
+            return 1;
         }
         failures += stats->total.launches < before;
         before = stats->total.launches;
