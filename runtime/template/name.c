@@ -33,10 +33,9 @@ const char *jc_name_check(const char *text)
     return NULL;
 }
 
-// The length of the UTF-8 sequence at `at`, 0 if it is not one. Overlong forms and surrogates are
-// not; a NUL ends the text before a sequence could run past it.
-static size_t sequence_length(const unsigned char *at)
+size_t jc_text_sequence(const char *text)
 {
+    const unsigned char *at = (const unsigned char *) text;
     static const struct {
         unsigned char first, last, second_min, second_max, length;
     } forms[] = {
@@ -59,13 +58,13 @@ static size_t sequence_length(const unsigned char *at)
 
 const char *jc_text_check(const char *text)
 {
-    const unsigned char *at = (const unsigned char *) text;
-    while (*at) {
-        size_t length = sequence_length(at);
+    while (*text) {
+        size_t length = jc_text_sequence(text);
         if (length == 0)
-            return *at < 0x80 ? "a control character; write plain text on one line"
-                              : "not UTF-8 text; write it in UTF-8";
-        at += length;
+            return (unsigned char) *text < 0x80
+                       ? "a control character; write plain text on one line"
+                       : "not UTF-8 text; write it in UTF-8";
+        text += length;
     }
     return NULL;
 }
