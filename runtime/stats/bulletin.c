@@ -29,7 +29,7 @@
 
 static void say(struct jc_bulletins *bulletins, const char *path, const char *why)
 {
-    snprintf(bulletins->reason, sizeof(bulletins->reason), "%.160s: %s", path, why);
+    snprintf(bulletins->reason, sizeof(bulletins->reason), "%.256s: %.200s", path, why);
 }
 
 static bool is_in_memory(const char *path)

@@ -22,7 +22,7 @@ struct jc_bulletins {
     struct jc_cache *cache;
     char *path; // NULL: there is no folder
     int fd;
-    char reason[256]; // why there is none
+    char reason[512]; // why there is none
     bool refused;     // it is there, and not ours alone to write
 };
 

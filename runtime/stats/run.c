@@ -255,7 +255,7 @@ void jc_run_sheet(struct jc_run *run, struct jc_sheet *sheet)
 // --- publishing ----------------------------------------------------------------------------------
 
 struct failure {
-    char why[256]; // "" for none
+    char why[512]; // "" for none
 };
 
 static void fail(struct failure *failure, const char *why)
