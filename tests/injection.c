@@ -1,5 +1,5 @@
-// A profiler for tests, as NVTX_INJECTION64_PATH names one: it writes what the ranges of each thread
-// say into the file NVTX_TEST_FILE, a line at a time: "DOMAIN push NAME" and "DOMAIN pop".
+// A profiler for tests, as NVTX_INJECTION64_PATH names one: it writes what the ranges of all
+// threads say into the file NVTX_TEST_FILE, a line for each: "DOMAIN push NAME", "DOMAIN pop".
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -205,7 +205,7 @@ static void more_threads_than_slots_are_counted_to_the_last_launch(void **state)
     (void) state;
     struct crew crew;
     pthread_barrier_t barrier;
-    crew_init(&crew, 3, 20000);
+    crew_init(&crew, 3, 5000);
     assert_int_equal(pthread_barrier_init(&barrier, NULL, NUM_THREADS), 0);
     crew.all = &barrier;
     run_threads(&crew, NUM_THREADS);

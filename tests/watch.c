@@ -390,8 +390,8 @@ static void a_fault_names_its_kernel_variant_and_arguments(void **state)
     snprintf(variant, sizeof(variant), "\n  variant %s\n  parameter.TILE=32\n", key);
     static const char *const parts[] = {
         "scale failed on device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700), ", "compute-sanitizer",
-        "\n  facet.x=align:16\n  facet.n=div:16\n  grid 2 1 1, block 32 1 1, shared 0, stream 0x0"
-        "\n  f32* x = 0x10000\n  f32 factor = 0.5\n  i32 n = 48\n  i64 padded = 48"};
+        "\n  facet.x=align:16\n  facet.n=div:16\n  grid 2 1 1, block 32 1 1, shared 0,",
+        " stream 0x0\n  f32* x = 0x10000\n  f32 factor = 0.5\n  i32 n = 48\n  i64 padded = 48"};
     expect_text(&error, variant);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         expect_text(&error, parts[i]);
@@ -489,8 +489,8 @@ static void a_text_that_is_too_long_ends_in_dots(void **state)
     char *at = source;
     at += sprintf(at, "/*jitcache\nkernel: wide\narguments:\n");
     for (int i = 0; i < NUM; i++)
-        at += sprintf(at, "  - {name: a_rather_long_name_of_an_argument_%d, type: i32, facets: []}\n",
-                      i);
+        at += sprintf(at, "  - {name: a_rather_long_name_of_an_argument_%d, type: i32,"
+                      " facets: []}\n", i);
     at += sprintf(at, "launch: {block: 32}\n*/\nextern \"C\" __global__ void wide(");
     for (int i = 0; i < NUM; i++) {
         at += sprintf(at, "%sint a%d", i > 0 ? ", " : "", i);

@@ -460,6 +460,30 @@ static void check_base(struct doctor *doctor)
                                        (json_int_t) info.base_segments));
 }
 
+// --- profilers -----------------------------------------------------------------------------------
+
+// The command and the library are built together.
+#ifdef JC_HAS_NVTX
+#define HAS_NVTX true
+#else
+#define HAS_NVTX false
+#endif
+
+static void check_nvtx(struct doctor *doctor)
+{
+    const char *asked = variable("JITCACHE_NVTX");
+    bool wanted = asked && strcmp(asked, "1") == 0;
+    add_fact(doctor, "nvtx", json_boolean(HAS_NVTX));
+    if (HAS_NVTX)
+        jc_findings_add(&doctor->findings, JC_FINDING_OK, "nvtx",
+                        "a profiler is told the variant of each launch");
+    else
+        jc_findings_add(&doctor->findings, wanted ? JC_FINDING_WARNING : JC_FINDING_OK, "nvtx",
+                        "this jitcache was built without it, and tells profilers nothing; for that"
+                        " install the header nvtx3/nvToolsExt.h, of the CUDA toolkit or the Python"
+                        " package nvidia-nvtx, and build it again");
+}
+
 // --- all together --------------------------------------------------------------------------------
 
 // Without base segments, which would serve for a folder that cannot be used.
@@ -505,6 +529,7 @@ static int examine(const struct jc_common *common)
         check_driver(&doctor);
         check_cache(&doctor);
         check_base(&doctor);
+        check_nvtx(&doctor);
         if (common->json)
             print_json(&doctor);
         else

@@ -158,7 +158,8 @@ JC_API enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, 
 // jc_kernel_resolve, then cuLaunchKernelEx. A grid without blocks is a success that launches
 // nothing. JC_ERROR_DRIVER: the launch was refused, or an earlier one failed; the text has the
 // driver's error and, where the calling thread's context is not the kernel's, says so. On a failure
-// nothing was enqueued. Threads: safe.
+// nothing was enqueued; but with JITCACHE_SYNC=1 the call waits for the GPU, and fails too, with
+// JC_ERROR_DRIVER, where the launch that it enqueued did. Threads: safe.
 JC_API enum jc_result jc_kernel_launch(struct jc_kernel *kernel, void *stream, void *const *args,
                                        struct jc_error *error);
 

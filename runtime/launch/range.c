@@ -1,5 +1,23 @@
 #include "range.h"
 
+#include <string.h>
+
+void jc_range_line(const char *specialization, char line[JC_RANGE_LINE_SIZE])
+{
+    size_t size = 0;
+    for (const char *at = specialization, *end; *at; at = end + 1) {
+        end = strchr(at, '\n');
+        const char *from = strchr(at, '.') + 1;
+        size_t length = (size_t) (end - from);
+        if (size + 1 + length >= JC_RANGE_LINE_SIZE)
+            break;
+        line[size] = ' ';
+        memcpy(line + size + 1, from, length);
+        size += 1 + length;
+    }
+    line[size] = '\0';
+}
+
 #ifdef JC_HAS_NVTX
 
 #include <pthread.h>

@@ -62,33 +62,13 @@ void jc_watch_collect(const struct jc_kernel *kernel, uint64_t samples[JC_STATS_
 
 // --- names for a profiler ------------------------------------------------------------------------
 
-#define NAME_SIZE 512
-
-// The lines "parameter.TILE=16" and "facet.n=div:16" as " TILE=16 n=div:16"; what does not fit is
-// left out.
-static void shorten(const char *specialization, char name[NAME_SIZE])
-{
-    size_t size = 0;
-    for (const char *line = specialization, *end; *line; line = end + 1) {
-        end = strchr(line, '\n');
-        const char *from = strchr(line, '.') + 1;
-        size_t length = (size_t) (end - from);
-        if (size + 1 + length >= NAME_SIZE)
-            break;
-        name[size] = ' ';
-        memcpy(name + size + 1, from, length);
-        size += 1 + length;
-    }
-    name[size] = '\0';
-}
-
 static void begin_range(const struct jc_kernel *kernel, const struct jc_watched *watched)
 {
     const struct jc_kernel_variant *info = &watched->variant->info;
-    char key[JC_KEY_STRING_SIZE], name[NAME_SIZE];
+    char key[JC_KEY_STRING_SIZE], line[JC_RANGE_LINE_SIZE];
     jc_key_format(&info->key, key);
-    shorten(info->specialization, name);
-    jc_range_begin("%s %.8s%s%s%s", kernel->tmpl->name, key, name,
+    jc_range_line(info->specialization, line);
+    jc_range_begin("%s %.8s%s%s%s", kernel->tmpl->name, key, line,
                    info->generic ? " generic" : "", watched->stands_in ? " stands in" : "");
 }
 

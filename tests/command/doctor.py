@@ -71,8 +71,10 @@ class Doctor(harness.Case):
     def test_a_machine_with_everything_has_no_problem(self):
         self.simulate(DEVICES=8, VERSION=99000)
         found = self.examine(0)
-        for topic in ["nvrtc", "headers", "worker", "driver", "cache"]:
+        for topic in ["nvrtc", "headers", "worker", "driver", "cache", "nvtx"]:
             self.assertIn(topic, found)
+        self.one(found, "nvtx", "ok", "profiler")
+        self.assertIsInstance(self.told["nvtx"], bool)
         self.one(found, "nvrtc", "ok", self.told["nvrtc"]["file"], "build ")
         self.one(found, "worker", "ok", self.told["worker"]["file"])
         self.one(found, "driver", "ok", "CUDA 99.0", "it runs what this NVRTC compiles")
