@@ -495,7 +495,6 @@ void jc_run_destroy(struct jc_run **out)
 {
     struct jc_run *run = *out;
     int saved = errno;
-    *out = NULL;
     if (!run)
         return;
     if (is_ours(run)) {
@@ -514,6 +513,8 @@ void jc_run_destroy(struct jc_run **out)
     pthread_cond_destroy(&run->due);
     free(run->folder);
     free(run);
+    // Not before: the thread may be reading, and finds the run by its context.
+    *out = NULL;
     errno = saved;
 }
 
