@@ -18,7 +18,8 @@ arguments:
 extern "C" __global__ void tiny(float *x) {}
 """
 
-# A kernel for each of many values: together more than the cache below may hold.
+# A kernel for each of many values: together more than the cache below may hold, since each has its
+# source.
 MANY = """/*jitcache
 kernel: many
 parameters:
@@ -28,7 +29,8 @@ arguments:
 */
 #include <jitcache.cuh>
 extern "C" __global__ void many(float *x) { x[0] = JC_PARAM(n); }
-"""
+""" + ("// " + "x" * 90 + "\n") * 2500
+MANY_VALUES = 150
 
 
 class Processes(replay.Case):
@@ -103,26 +105,27 @@ class Processes(replay.Case):
         self.assertEqual((self.launches(), self.processes), (5, {"running": 0, "ended": 1}))
 
     def test_statistics_are_read_while_the_cache_is_rotated(self):
-        self.env["JITCACHE_MAX_BYTES"] = "1M"
-        values = "n=" + ",".join(map(str, range(300)))
+        self.env["JITCACHE_MAX_BYTES"] = "16M"
+        values = "n=" + ",".join(map(str, range(MANY_VALUES)))
         with open(self.folder / "said", "w") as said:
             prewarm = subprocess.Popen(
                 [harness.COMMAND, "prewarm", self.write("many.cu", MANY), "--arch", "9.0",
                  "--param", values], env=self.env, stdout=said, stderr=said)
+            self.addCleanup(prewarm.wait)
             reads = 0
             while prewarm.poll() is None:
                 self.run_command("stats")
                 reads += 1
         self.assertGreater(reads, 1)
         kernels, _ = self.read()
-        self.assertEqual(kernels["many", -1]["compiles"], 300)
-        # The history is no record: it is not rotated away.
-        self.assertLess(self.json("stats")["total"]["variants"], 300)
+        # What was compiled is not all there any more, and is counted all the same.
+        self.assertGreaterEqual(kernels["many", -1]["compiles"], MANY_VALUES)
+        self.assertLess(self.json("stats")["total"]["variants"], MANY_VALUES)
 
     def test_names_that_need_care_come_back_as_they_are(self):
         folder = self.folder / 'odd "name" é <b> \\n'
         folder.mkdir()
-        trace = serving.write(folder, [serving.steps(50, 1)])
+        trace = serving.write(folder, [serving.steps(50, 1)], serving.GUILTY)
         self.replay(trace)
         _, varying = self.read()
         self.assertEqual({(name, found["file"]) for (name, _, _), found in varying.items()},

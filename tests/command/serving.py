@@ -298,10 +298,13 @@ def steps(count, seed):
     return made
 
 
-def write(folder, trace):
-    """The templates and a file that replay.c plays; `trace` has the steps of each device."""
+def write(folder, trace, names=None):
+    """The templates, or those with these names, and a file that replay.c plays; `trace` has the
+    steps of each device."""
     lines = ["columns " + " ".join(COLUMNS)]
     for kernel in kernels():
+        if names and kernel.name not in names:
+            continue
         (folder / f"{kernel.name}.cu").write_text(kernel.source())
         lines += [f"kernel {folder / kernel.name}.cu", f"pass {kernel.passes()}"]
     # Devices take turns, as ranks do.
