@@ -21,6 +21,8 @@
 // alone: the sum of what was timed is not known, and the standard has a count only where it has a
 // sum.
 //
+// A reader of Prometheus' older text format takes it too: counts are of no type there.
+//
 // No number goes through %g or %f, which write whatever the program's locale has for a point.
 
 // A number of so many decimals, exactly, without zeros at the end.
@@ -253,7 +255,8 @@ static void put_processes(struct jc_buffer *text, const struct jc_stats *stats)
 size_t jc_stats_openmetrics(const struct jc_stats *stats, char *buffer, size_t size)
 {
     struct jc_buffer text = {0};
-    put_family(&text, "jitcache_build", "info", "", "The library that wrote this");
+    // A gauge, since the textfile collector of Prometheus knows no `info`.
+    put_family(&text, "jitcache_build_info", "gauge", "", "The library that wrote this");
     jc_buffer_string(&text, "jitcache_build_info{version=\"" JC_VERSION "\"} 1\n");
     put_counts(&text, stats);
     put_kernels(&text, stats);

@@ -512,7 +512,7 @@ static bool next_field(struct lines *lines, const char **name, size_t *length)
 
 static bool is_named(const char *name, const char *text, size_t length)
 {
-    return strncmp(name, text, length) == 0 && name[length] == '\0';
+    return strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
 static void pass_value(struct lines *lines)

@@ -1,8 +1,7 @@
 // Fuzz target: any bytes as a template. One that is accepted must come back from its canonical
 // YAML, as front matter and as a struct, as the same template.
 //
-// With clang: -fsanitize=fuzzer,address. frontmatter_driver.c runs it over the corpus in every test
-// run.
+// With clang: -fsanitize=fuzzer,address. driver.c runs it over the corpus in every test run.
 
 #include <stdlib.h>
 #include <stdio.h>
@@ -10,8 +9,11 @@
 
 #include "runtime/template/description.h"
 #include "runtime/template/template.h"
+#include "target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_words[] = {
+    "*/", "/*jitcache", "[", "]", "{", "}", "\"", "'", ":", "- ", "\n", "0", "010", "&a ", "*a",
+    "!!x ", "---", "# ", "|", "div: ", "value", "when", "\\x00", "\xff", "\xc3\xa9", NULL};
 
 static void check(bool holds, const char *what)
 {

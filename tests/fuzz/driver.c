@@ -1,5 +1,5 @@
-// Runs the fuzz target over a corpus: each file as it is, with a byte order mark and CRLF, cut off
-// at many places, and with bytes changed, the same way every time. Usage: fuzz-frontmatter FOLDER
+// Runs a fuzz target over its corpus: each file as it is, with a byte order mark and CRLF, cut off
+// at many places, and with bytes changed, the same way every time. Usage: fuzz-TARGET FOLDER
 
 #include <dirent.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "target.h"
 
 #define MAX_FILE 65536
 #define NUM_MUTATIONS 4000
@@ -35,11 +35,11 @@ static void run(const uint8_t *data, size_t size)
 
 static void mutate(uint8_t *data, size_t *size)
 {
-    static const char *const words[] = {
-        "*/", "/*jitcache", "[", "]", "{", "}", "\"", "'", ":", "- ", "\n", "0", "010", "&a ", "*a",
-        "!!x ", "---", "# ", "|", "div: ", "value", "when", "\\x00", "\xff", "\xc3\xa9"};
+    size_t num_words = 0;
+    while (fuzz_words[num_words])
+        num_words++;
     size_t at = random_below(*size + 1);
-    const char *word = words[random_below(sizeof(words) / sizeof(words[0]))];
+    const char *word = fuzz_words[random_below(num_words)];
     size_t length = strlen(word);
     switch (random_below(4)) {
     case 0: // change a byte
