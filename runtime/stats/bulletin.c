@@ -255,11 +255,14 @@ void jc_bulletin_end(struct jc_bulletins *bulletins, const char id[33], int live
     if (live < 0)
         return;
     jc_bulletins_remove(bulletins, id);
-    jc_flight_end(bulletins->cache, live);
+    jc_bulletin_abandon(bulletins, live);
 }
 
 void jc_bulletin_abandon(struct jc_bulletins *bulletins, int live)
 {
+    // A child that is being forked may have it open for a moment more.
+    if (live >= 0)
+        jc_lock_byte(live, 0, F_UNLCK);
     jc_flight_end(bulletins->cache, live);
 }
 

@@ -50,7 +50,7 @@ enum jc_result jc_bulletin_write(struct jc_bulletins *bulletins, const char id[3
                                  const void *text, size_t size);
 // Takes both files away, and the sign of life with them. Accepts -1, and does nothing then.
 void jc_bulletin_end(struct jc_bulletins *bulletins, const char id[33], int live);
-// Ends the sign of life alone: whoever looks next finds a process that died.
+// Ends the sign of life alone: whoever looks next finds a process that died. Accepts -1.
 void jc_bulletin_abandon(struct jc_bulletins *bulletins, int live);
 
 // What is there, or of dead processes alone. Calls `each` with the content of each file until it

@@ -75,6 +75,8 @@ static enum jc_result begin(struct jc_context *context, int *fd, struct jc_error
 
 static void end(struct jc_context *context, int fd)
 {
+    // A child that is being forked may have it open for a moment more.
+    jc_lock_byte(fd, 0, F_UNLCK);
     jc_flight_end(context->cache, fd);
 }
 
@@ -180,7 +182,7 @@ static enum jc_result read_magic(struct jc_reader *reader, struct jc_error *erro
         return damaged("it does not begin like one", error);
     if (memcmp(reader->at, line, (size_t) length) != 0) {
         size_t digits = strspn(reader->at + prefix, "0123456789");
-        if (digits == 0 || digits > 9)
+        if (digits == 0 || digits > 9 || reader->at[prefix + digits] != '\n')
             return damaged("it does not begin like one", error);
         return jc_fail(error, JC_ERROR_UNSUPPORTED, "%s is of version %.*s, and this library reads"
                        " version %d: it is left alone", JC_HISTORY_FILE, (int) digits,

@@ -47,7 +47,9 @@ class Case(unittest.TestCase):
                     if not name.startswith("JITCACHE_") or name in KEPT}
         self.env.pop("NVRTC_APPEND_FLAGS", None)
         self.env.update(HOME=str(self.folder), XDG_CACHE_HOME=str(self.folder / "xdg"),
-                        JITCACHE_DIR=str(self.cache), TERM="xterm", LC_ALL="C.UTF-8")
+                        JITCACHE_DIR=str(self.cache),
+                        JITCACHE_STATS=str(self.folder / "statistics"),
+                        TERM="xterm", LC_ALL="C.UTF-8")
 
     def run_command(self, *words, status=0, remark="", **options):
         """Runs it, checks the status, and that standard error is silent exactly where it is 0.
