@@ -9,6 +9,7 @@
 #include "outcome.h"
 #include "runtime/compile/cubin.h"
 #include "runtime/compile/resources.h"
+#include "runtime/launch/range.h"
 #include "runtime/template/description.h"
 #include "runtime/template/frontmatter.h"
 
@@ -373,6 +374,18 @@ static bool receive(void *user, const struct jc_arrival *arrival)
     return true;
 }
 
+static void begin_range(const struct jc_source *source,
+                        const struct jc_specialization *specialization)
+{
+    char line[JC_RANGE_LINE_SIZE];
+    if (!source->context->nvtx)
+        return;
+    char *text = jc_specialization_text(specialization);
+    jc_range_line(text ? text : "", line);
+    free(text);
+    jc_range_begin("obtain %s%s", source->tmpl->name, line);
+}
+
 enum jc_result jc_source_obtain(struct jc_source *source,
                                 const struct jc_specialization *specialization, const char *arch,
                                 enum jc_priority priority, struct jc_obtained *obtained,
@@ -393,6 +406,9 @@ enum jc_result jc_source_obtain(struct jc_source *source,
     };
     struct jc_fleet fleet;
     *obtained = (struct jc_obtained){0};
+    begin_range(source, specialization);
     jc_fleet_run(&fleet, &params);
+    if (source->context->nvtx)
+        jc_range_end();
     return order.result;
 }

@@ -134,6 +134,46 @@ static void a_launch_is_a_range_that_tells_its_variant(void **state)
     jc_kernel_destroy(&kernel);
 }
 
+// Each begins and ends within the others that hold it.
+static void what_holds_a_launch_up_is_a_range_too(void **state)
+{
+    (void) state;
+    struct jc_error error;
+    char key[JC_KEY_STRING_SIZE], expected[256];
+    void *streams[] = {NULL};
+    look();
+    struct jc_kernel *kernel = make_kernel();
+    jc_key_format(&kernel->generic->info.key, key);
+    snprintf(expected, sizeof(expected), "jitcache push obtain fill TILE=16\njitcache pop\n"
+             "jitcache push load fill %.8s\njitcache pop\n", key);
+    assert_string_equal(look(), expected);
+    assert_int_equal(jc_kernel_warmup(kernel, NULL, &error), JC_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(look(), "");
+    jc_kernel_destroy(&kernel);
+    assert_int_equal(jc_context_safe_point(context, device,
+                                           jc_safe_point_params(.streams = streams,
+                                                                .num_streams = 1),
+                                           NULL, &error), JC_OK);
+    assert_string_equal(look(), "jitcache push safe point, device 0\njitcache pop\n");
+    struct jc_template *planned = NULL;
+    static const char typical[] = "/*jitcache\nkernel: fixed\narguments:\n"
+                                  "  - {name: n, type: i32, typical: 16}\n*/\n"
+                                  "#include <jitcache.cuh>\n"
+                                  "extern \"C\" __global__ void fixed(int n) { JC_FACT(n); }\n";
+    if (jc_template_create(jc_template_params(.text = typical), &planned, &error) ||
+        jc_kernel_create(device, planned, NULL, &kernel, &error))
+        fail_msg("%s", error.text);
+    look();
+    if (jc_kernel_warmup(kernel, NULL, &error))
+        fail_msg("%s", error.text);
+    jc_key_format(&kernel->variants->next->info.key, key);
+    snprintf(expected, sizeof(expected), "jitcache push warm up fixed\n"
+             "jitcache push load fixed %.8s\njitcache pop\njitcache pop\n", key);
+    assert_string_equal(look(), expected);
+    jc_kernel_destroy(&kernel);
+    jc_template_destroy(&planned);
+}
+
 static void without_the_profiler_s_word_nothing_is_a_range(void **state)
 {
     (void) state;
@@ -166,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_launch_is_a_range_that_tells_its_variant, teardown),
+        cmocka_unit_test_teardown(what_holds_a_launch_up_is_a_range_too, teardown),
         cmocka_unit_test_teardown(without_the_profiler_s_word_nothing_is_a_range, teardown),
         cmocka_unit_test(a_name_that_is_too_long_is_cut),
     };

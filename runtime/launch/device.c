@@ -9,6 +9,7 @@
 
 #include "cache/clock.h"
 #include "cache/report.h"
+#include "range.h"
 #include "runtime/context.h"
 
 #define FIRST_SLOTS 16
@@ -529,6 +530,15 @@ static bool is_enough(const struct jc_device *device, const struct jc_module *mo
         && (module->large_cluster || !params->large_cluster);
 }
 
+static void begin_range(const struct jc_device *device, const struct jc_module_params *params)
+{
+    char key[JC_KEY_STRING_SIZE];
+    if (!device->context->nvtx)
+        return;
+    jc_key_format(&params->key, key);
+    jc_range_begin("load %s %.8s", params->tmpl->name, key);
+}
+
 enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_params *params,
                               const struct jc_module **module, bool *fresh, uint64_t *elapsed_ns,
                               struct jc_error *error)
@@ -547,7 +557,10 @@ enum jc_result jc_device_load(struct jc_device *device, const struct jc_module_p
         *module = loaded;
     } else {
         uint64_t start = jc_now_ns();
+        begin_range(device, params);
         result = add_module(device, params, loaded, module, error);
+        if (device->context->nvtx)
+            jc_range_end();
         *elapsed_ns = jc_now_ns() - start;
         *fresh = result == JC_OK && !loaded;
     }

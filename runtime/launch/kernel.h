@@ -65,6 +65,8 @@ struct jc_kernel {
     struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
     struct jc_member member; // of its context's run
+    // Launches that were timed, in relaxed order: nothing goes with them. See watch.h.
+    atomic_uint_fast64_t samples[JC_STATS_SAMPLES];
     bool is_counted; // among its context's, and a member
     bool leaving;    // it is about to be destroyed; guarded by the generations' mutex
 
@@ -87,7 +89,6 @@ struct jc_kernel {
     struct jc_sealed_launches sealed_launches;
 
     struct jc_free_counts free_counts[2]; // the second of them after the seal
-    atomic_uint_fast64_t samples[JC_STATS_SAMPLES]; // of launches that were timed; see watch.h
 };
 
 // What its variants are compiled for: "sm_90a".

@@ -9,6 +9,7 @@
 #include "cache/params.h"
 #include "cache/report.h"
 #include "device.h"
+#include "range.h"
 #include "runtime/context.h"
 
 #define DEFAULT_BUDGET_NS UINT64_C(5000000)
@@ -247,7 +248,11 @@ static enum jc_result load_and_activate(struct jc_context *context, struct jc_de
     };
     bool is_endless = visit.budget_ns > UINT64_MAX - visit.start_ns;
     visit.until_ns = is_endless ? UINT64_MAX : visit.start_ns + visit.budget_ns;
+    if (context->nvtx)
+        jc_range_begin("safe point, device %d", device->info.ordinal);
     result = visit_device(&visit, error);
+    if (context->nvtx)
+        jc_range_end();
     report->left = jc_generations_left(visit.generations, device, visit.generation);
     report->elapsed_ns = elapsed_ns(&visit);
     if (result == JC_OK && params->activate)

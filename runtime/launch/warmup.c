@@ -9,6 +9,7 @@
 #include "cache/clock.h"
 #include "cache/report.h"
 #include "entry.h"
+#include "range.h"
 #include "recorder.h"
 #include "runtime/context.h"
 #include "runtime/fleet.h"
@@ -265,6 +266,7 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
         return result;
     int saved = errno;
     uint64_t start_ns = jc_now_ns();
+    bool nvtx = kernel->device->context->nvtx;
     struct jc_plan *plan;
     result = jc_plan_create(
         kernel->tmpl, jc_plan_params(.parameters = kernel->parameters,
@@ -272,7 +274,11 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
                                      .ranges = kernel->ranges, .num_ranges = kernel->num_ranges),
         &plan, error);
     if (result == JC_OK) {
+        if (nvtx)
+            jc_range_begin("warm up %s", kernel->tmpl->name);
         result = warm(kernel, plan, report, error);
+        if (nvtx)
+            jc_range_end();
         jc_recorder_warmup(kernel->device->context->recorder, kernel);
     }
     jc_plan_destroy(&plan);
