@@ -8,6 +8,8 @@
 
 #include <jitcache/result.h>
 
+struct jc_screen;
+
 // A column's heading; one that begins with '>' stands to the right, as numbers do.
 struct jc_columns {
     const char *const *headings;
@@ -27,9 +29,9 @@ void jc_columns_add(struct jc_columns *table, const char *format, ...) JC_FORMAT
 void jc_columns_print(const struct jc_columns *table, size_t indent);
 
 // The same on a screen, with the headings set off. Where it is too narrow, spare columns are left
-// out; where that is not enough, each row becomes some lines, with all columns: its first cell, and below it the others, each behind its heading; those that say
-// nothing, "", "-" and of numbers "0", are left out then.
-struct jc_screen;
+// out; where that is not enough, each row becomes some lines, with all columns: its first cell, and
+// below it the others, each behind its heading; those that say nothing, "", "-" and of numbers "0",
+// are left out then.
 void jc_columns_show(const struct jc_columns *table, const struct jc_screen *screen);
 
 void jc_columns_finish(struct jc_columns *table);

@@ -139,8 +139,8 @@ static void show_screen(const struct look *look, const struct request *request,
         jc_kernels_show(stats, holdings, screen);
         jc_kernels_show_tail(stats, screen);
     }
-    // Where nothing was counted, what the cache holds is all there is to say.
-    if (holdings && (verbosity > 0 || jc_summary_is_empty(stats)))
+    // Where nothing was launched, what the cache holds is what there is to say.
+    if (holdings && (verbosity > 0 || stats->total.launches == 0))
         jc_holdings_show(holdings, stats->now_ms, screen);
 }
 
@@ -342,7 +342,7 @@ static int run_stats(const struct jc_command *command, int argc, char **argv)
 
 const struct jc_command jc_command_stats = {
     .name = "stats",
-    .summary = "what was launched, compiled and waited for, and what the cache holds",
+    .summary = "sum up launches, compiles and storms, and the cache",
     .usage = "[OPTION]...",
     .purpose = "Sums up what programs that share the cache have launched, compiled, loaded and\n"
                "waited for; names the arguments that make a kernel compile without end, and what\n"

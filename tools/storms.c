@@ -77,6 +77,16 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+static char *spell_rate(double per_minute)
+{
+    char text[JC_UNITS_SIZE];
+    if (per_minute <= 0)
+        return jc_make_text("%s", "");
+    if (per_minute < 99.95)
+        return jc_make_text(", %.1f a minute", per_minute);
+    return jc_make_text(", %s a minute", jc_units_count((uint64_t) (per_minute + 0.5), text));
+}
+
 // "47 variants asked for in 3 min, 18.3 a minute, and it goes on"
 static char *spell_pace(const struct jc_storm *storm, const struct jc_stats *stats)
 {
@@ -87,8 +97,7 @@ static char *spell_pace(const struct jc_storm *storm, const struct jc_stats *sta
                            : 0;
     jc_units_count(kernel->asked, asked);
     jc_units_duration(span_ms * UINT64_C(1000000), span);
-    char *rate = storm->per_minute > 0 ? jc_make_text(", %.1f a minute", storm->per_minute)
-                                       : jc_make_text("%s", "");
+    char *rate = spell_rate(storm->per_minute);
     char *end = storm->goes_on
                     ? jc_make_text("; it goes on")
                     : jc_make_text("; the last one %s ago",

@@ -55,7 +55,7 @@ static void add_launches(struct page *page, const struct jc_counts *total)
             "%s", "");
     add(page, FIGURE(.depth = 1, .label = "stand-ins", .value = total->generic_launches,
                      .of = launches),
-        "served by another variant than their own");
+        "served by another variant");
     add(page, FIGURE(.depth = 1, .label = "in graphs", .value = total->captured_generic,
                      .paint = JC_PAINT_WARNING),
         "stand-ins that graphs keep");
@@ -173,7 +173,9 @@ static void add_since(struct page *page)
 {
     const struct jc_stats *stats = page->summary->stats;
     char since[JC_MOMENT_SIZE], age[JC_UNITS_SIZE];
-    uint64_t since_ms = stats->since_ms ? stats->since_ms : stats->zeroed_ms;
+    // What was asked for may begin before there was anything.
+    bool zeroed = stats->zeroed_ms > stats->since_ms;
+    uint64_t since_ms = zeroed ? stats->zeroed_ms : stats->since_ms;
     if (!since_ms) {
         jc_figures_add_text(&page->figures, 0, "Since", JC_PAINT_PLAIN, "the beginning");
         return;
@@ -182,7 +184,7 @@ static void add_since(struct page *page)
     jc_figures_add_text(&page->figures, 0, "Since", JC_PAINT_PLAIN, "%s, %s%s%s",
                         jc_moment_spell(since_ms, stats->now_ms, since), age,
                         strcmp(age, "now") == 0 ? "" : " ago",
-                        stats->since_ms ? "" : ", when it was set to zero");
+                        zeroed ? ", when it was set to zero" : "");
 }
 
 // --- the cache -----------------------------------------------------------------------------------
@@ -240,7 +242,7 @@ static bool are_zero(const struct jc_counts *counts)
     return memcmp(counts, &zero, sizeof(zero)) == 0; // nothing but uint64_t
 }
 
-bool jc_summary_is_empty(const struct jc_stats *stats)
+static bool is_empty(const struct jc_stats *stats)
 {
     return are_zero(&stats->total) && stats->num_processes == 0 && stats->num_kernels == 0;
 }
@@ -249,7 +251,7 @@ void jc_summary_show(const struct jc_summary *summary, const struct jc_screen *s
 {
     const struct jc_stats *stats = summary->stats;
     struct page page = {.summary = summary};
-    bool empty = jc_summary_is_empty(stats);
+    bool empty = is_empty(stats);
     if (!empty || summary->verbosity > 1) {
         add_launches(&page, &stats->total);
         add_variants(&page, &stats->total);
@@ -263,7 +265,8 @@ void jc_summary_show(const struct jc_summary *summary, const struct jc_screen *s
     jc_figures_finish(&page.figures);
     if (empty && stats->since_ms) {
         fputc('\n', screen->out);
-        jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0, "Nothing was launched or compiled since then.");
+        jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0,
+                       "Nothing was launched or compiled since then.");
     } else if (empty) {
         fputc('\n', screen->out);
         jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0,

@@ -19,7 +19,4 @@ struct jc_summary {
 
 void jc_summary_show(const struct jc_summary *summary, const struct jc_screen *screen);
 
-// Whether anything has been counted.
-bool jc_summary_is_empty(const struct jc_stats *stats);
-
 #endif

@@ -61,7 +61,7 @@ class Records(harness.Case):
         self.assertEqual(set(self.variant()), {"key", "kind", "kernel", "arch", "bytes",
                                                "compile_seconds", "created_ms", "expires_ms"})
         stats = self.json("stats")
-        self.assertEqual(set(stats), {"cache", "total", "kernels"})
+        self.assertEqual(set(stats), {"cache", "total", "kernels", "statistics"})
         self.assertEqual(set(stats["cache"]), {"dir", "state", "bytes", "max_bytes",
                                                "segments", "base_segments", "records"})
         names = {"variants", "failures", "texts", "archs", "bytes", "compile_seconds", "newest_ms"}

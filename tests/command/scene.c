@@ -1,16 +1,16 @@
 // The command with statistics that are made up: what jc_stats_read gives is the next object of the
-// JSON list in the file that JITCACHE_SCENE names, and at its end the last one again. So what people
-// see of a busy machine can be tested on an idle one.
+// JSON list in the file that JITCACHE_SCENE names, and at its end the last one again. So what
+// people see of a busy machine can be tested on an idle one.
 //
-// An object has the names of struct jc_stats; counts and arrays are objects and lists. What it lacks
-// is 0, "" or empty. Beside these:
+// An object has the names of struct jc_stats; counts and arrays are objects and lists. What it
+// lacks is 0, "" or empty. Beside these:
 //
 //   result, text      jc_stats_read fails with that
 //   openmetrics       what jc_stats_openmetrics writes
 //   signal            to this process, while it reads
 //
-// The time is that of the first object, and each look moves the clock on by a second. What was asked
-// for is appended to the file that JITCACHE_SCENE_ASKED names.
+// The time is that of the first object, and each look moves the clock on by a second. What was
+// asked for is appended to the file that JITCACHE_SCENE_ASKED names.
 
 #include <inttypes.h>
 #include <signal.h>

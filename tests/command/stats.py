@@ -2,12 +2,15 @@
 storms, times, watching, metrics."""
 import json
 import os
+import pty
 import re
+import select
 import signal
 import stat
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 import harness
 
@@ -82,8 +85,7 @@ class Summary(Scenic):
         for label, wanted in [
                 ("Launches", "1,204,331"),
                 ("memory hits", "1,203,882 / 1,204,331  (99.96 %)"),
-                ("stand-ins", "210 / 1,204,331   (0.02 %)  served by another variant than their"
-                              " own"),
+                ("stand-ins", "210 / 1,204,331   (0.02 %)  served by another variant"),
                 ("in graphs", "4                         stand-ins that graphs keep"),
                 ("stalls", "3                         launches that waited, 1.2 s in all"),
                 ("Variants", "449"),
@@ -228,6 +230,7 @@ gemm on device 0
                 (NOW - 5000, NOW, "47 variants asked for in 5.0 s; it goes on"),
                 (NOW - 10 * MINUTE, NOW - 5 * MINUTE,
                  "47 variants asked for in 5 min, 9.4 a minute; the last one 5 min ago"),
+                (NOW - 10_000, NOW, "47 variants asked for in 10.0 s, 282 a minute; it goes on"),
                 (NOW, NOW + MINUTE, "47.0 a minute; it goes on"),  # a clock that was set back
                 (NOW + MINUTE, NOW, "47 variants asked for; it goes on")]:
             self.scene(busy(kernels=[dict(GEMM, first_asked_ms=first, last_asked_ms=last)]))
@@ -402,7 +405,11 @@ class Since(Scenic):
                 ({}, "the beginning"),
                 ({"since_ms": NOW - 11 * MINUTE - 10_250}, "13:53:00, 11 min ago"),
                 ({"since_ms": NOW - 49 * 60 * MINUTE}, "2026-11-28 13:04, 2 d ago"),
-                ({"zeroed_ms": NOW - 5000}, "14:04:05, 5 s ago, when it was set to zero")]:
+                ({"zeroed_ms": NOW - 5000}, "14:04:05, 5 s ago, when it was set to zero"),
+                ({"since_ms": NOW - MINUTE, "zeroed_ms": NOW - 5000},
+                 "14:04:05, 5 s ago, when it was set to zero"),
+                ({"since_ms": NOW - MINUTE, "zeroed_ms": NOW - 5 * MINUTE},
+                 "14:03:10, 1 min ago")]:
             self.scene(busy(**changes))
             self.assertEqual(self.line(self.shown(), "Since"), wanted)
 
@@ -553,6 +560,38 @@ class Watch(Scenic):
         rows = sum(max(1, -(-len(line) // 40)) for line in unpainted(first).splitlines())
         self.assertEqual(int(re.search(r"\x1b\[(\d+)A", text)[1]), rows)
         self.assertGreater(rows, first.count("\n"))
+
+    def waiting_at(self, terminal):
+        """What a process that does not run any more has printed."""
+        text = b""
+        while select.select([terminal], [], [], 0)[0]:
+            try:
+                text += os.read(terminal, 65536)
+            except OSError:  # the other side is closed
+                break
+        return text
+
+    def test_a_stopped_one_leaves_the_terminal_as_it_was_and_goes_on(self):
+        self.scene(dict(BUSY, signal=int(signal.SIGTSTP)), dict(BUSY, signal=int(signal.SIGINT)))
+        terminal, other = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        process = subprocess.Popen([SCENIC, "stats", "--watch=86400"], env=self.env, stdin=other,
+                                   stdout=other, stderr=other)
+        os.close(other)
+        self.addCleanup(process.kill)
+        end = time.monotonic() + harness.LIMIT_S
+        while time.monotonic() < end and process.poll() is None:
+            state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state == "T":
+                break
+            time.sleep(0.01)
+        before = self.waiting_at(terminal)
+        self.assertTrue(before.endswith(b"\x1b[?25h"), before)
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(harness.LIMIT_S), 0)
+        after = self.waiting_at(terminal)
+        self.assertTrue(after.startswith(b"\x1b[?25l\x1b[H\x1b[2J"), after)
+        self.assertTrue(after.endswith(b"\x1b[?25h"), after)
 
     def test_a_new_size_of_the_terminal_draws_it_anew(self):
         self.scene(dict(BUSY, signal=int(signal.SIGWINCH)), dict(BUSY, signal=int(signal.SIGINT)))
