@@ -1,5 +1,5 @@
 // A driver that does nothing, and counts launches: for tests of so many that any other would take
-// too long. counting_get tells of them as the driver in ../counting does.
+// too long. counting_get tells of them as the driver in tests/sim/counting does.
 
 #define cuLaunchKernelEx launch_nothing
 #include "bench/empty/driver.c"
