@@ -16,9 +16,9 @@
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct jc_stats_process processes[] = {
-    {.pid = 1, .command = "", .host = "", .seen_ms = 1728043200250, .running = true, .seal = "open"},
-    {.pid = 2, .command = "", .host = "", .seen_ms = 1728043200125, .running = true, .seal = "log"},
-    {.pid = 3, .command = "", .host = "", .seen_ms = 1828043200125, .seal = "open"},
+    {.pid = 1, .seen_ms = 1728043200250, .running = true, .seal = "open"},
+    {.pid = 2, .seen_ms = 1728043200125, .running = true, .seal = "log"},
+    {.pid = 3, .seen_ms = 1828043200125, .seal = "frozen"},
 };
 
 // Statistics of kernels of these names, one on each device from -1 on.

@@ -16,10 +16,10 @@
 //
 // What was counted after the seal is no family of its own: both parts have a label, so that a sum
 // over it is right. A device of -1 is "none": an empty label is as good as no label to Prometheus,
-// and cannot be picked from a list. Every kernel has every count, also those of 0, so that the first
-// of something is an increase. A histogram is there for kernels that were timed, and has buckets
-// alone: the sum of what was timed is not known, and the standard has a count only where it has a
-// sum.
+// and cannot be picked from a list. Every kernel has every count, also those of 0, so that the
+// first of something is an increase. A histogram is there for kernels that were timed, and has
+// buckets alone: the sum of what was timed is not known, and the standard has a count only where it
+// has a sum.
 //
 // A reader of Prometheus' older text format takes it too: counts are of no type there.
 //

@@ -8,11 +8,11 @@
 // begin at multiples of their width, in Unix time; so those of several runs add up, and one that is
 // wider covers whole ones that are narrower.
 //
-// So spans never overlap in part. A minute becomes part of its quarter once all of that is more than
-// 15 minutes old, and so on, and what is over 30 days old is in the totals alone.
+// So spans never overlap in part. A minute becomes part of its quarter once all of that is more
+// than 15 minutes old, and so on, and what is over 30 days old is in the totals alone.
 //
-// The clock may jump. What was counted at a time that is yet to come goes to the minute that is now,
-// so nothing is lost and spans stay few.
+// The clock may jump. What was counted at a time that is yet to come goes to the minute that is
+// now, so nothing is lost and spans stay few.
 //
 // Threads: one at a time.
 

@@ -180,6 +180,8 @@ static bool is_plain(unsigned char byte)
 
 static void write_text(struct jc_buffer *buffer, const char *name, const char *text)
 {
+    if (!text || !*text)
+        return;
     jc_buffer_append(buffer, " ", 1);
     jc_buffer_string(buffer, name);
     jc_buffer_append(buffer, "=\"", 2);
@@ -223,12 +225,11 @@ static void write_field(struct jc_buffer *buffer, const struct field *field, con
         number = *(const bool *) (const void *) at;
         break;
     case TEXT:
-        at = load_text(at);
-        // fall through
+        write_text(buffer, field->name, load_text(at));
+        return;
     case ID:
     case WORD:
-        if (at && *at)
-            write_text(buffer, field->name, at);
+        write_text(buffer, field->name, at);
         return;
     }
     if (number)

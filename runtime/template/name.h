@@ -14,8 +14,8 @@ const char *jc_name_check(const char *text);
 const char *jc_text_check(const char *text);
 
 // The length of the UTF-8 sequence that `text` begins with; 0 if it is none, or a control
-// character. Overlong forms and surrogates are none. A NUL ends the text before a sequence could run
-// past it.
+// character. Overlong forms and surrogates are none. A NUL ends the text before a sequence could
+// run past it.
 size_t jc_text_sequence(const char *text);
 
 #endif
