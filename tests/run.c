@@ -49,7 +49,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 }
 
 static struct jc_context *context, *reader;
-static unsigned num_lines;
+static atomic_uint num_lines;
 static char logged[4096];
 
 static void keep_line(void *user, enum jc_log_level level, const char *line)
@@ -57,8 +57,8 @@ static void keep_line(void *user, enum jc_log_level level, const char *line)
     (void) user;
     (void) level;
     if (strstr(line, "statistics")) {
-        num_lines++;
         snprintf(logged, sizeof(logged), "%s", line);
+        atomic_fetch_add(&num_lines, 1);
     }
 }
 
@@ -66,7 +66,7 @@ static const struct jc_log log_kept = {.write = keep_line, .level = JC_LOG_INFO}
 
 static int set_up(void **state)
 {
-    num_lines = 0;
+    atomic_store(&num_lines, 0);
     logged[0] = '\0';
     atomic_store(&wall_ahead_s, 0);
     atomic_store(&running_ahead_s, 0);
@@ -188,7 +188,7 @@ static void one_that_ends_is_in_the_history_and_nowhere_else(void **state)
     jc_context_destroy(&context);
     check_history(1, 5);
     assert_int_equal(rmdir(scratch_path("stats")), 0); // it is empty
-    assert_int_equal(num_lines, 0);
+    assert_int_equal(atomic_load(&num_lines), 0);
 }
 
 static void two_contexts_are_two_runs(void **state)
@@ -497,10 +497,10 @@ static void a_folder_that_cannot_be_made_is_told_once_and_costs_no_history(void 
     for (uint64_t i = 0; i < 3; i++) {
         runs_count(context, "k", 1);
         atomic_fetch_add(&running_ahead_s, 20);
-        await(num_lines > 0);
+        await(atomic_load(&num_lines) > 0);
     }
     jc_context_destroy(&context);
-    assert_int_equal(num_lines, 1);
+    assert_int_equal(atomic_load(&num_lines), 1);
     assert_non_null(strstr(logged, "not published"));
     check_history(1, 3);
 }
@@ -532,7 +532,7 @@ static void one_that_cannot_have_the_history_leaves_its_bulletin(void **state)
     struct runs_look look = runs_look(reader);
     assert_int_equal(look.dead, 1);
     assert_int_equal(look.launches, 6);
-    assert_int_equal(num_lines, 0);
+    assert_int_equal(atomic_load(&num_lines), 0);
     close(fd);
     // The next one that publishes adds it.
     runs_count(reader, "k", 1);

@@ -141,9 +141,9 @@ static void running_and_ended_processes_are_added_up(void **state)
 {
     (void) state;
     struct runs_process running, ended;
-    runs_count(context, "own", 1);
-    start(&running, 10);
+    start(&running, 10); // before there is a thread here
     start(&ended, 100);
+    runs_count(context, "own", 1);
     assert_int_equal(launches_of_cache(), 111);
     end(&ended);
     struct jc_stats *stats = read_cache();
@@ -307,9 +307,9 @@ static void one_process_can_be_asked_for(void **state)
     struct runs_process processes[2];
     struct jc_error error;
     struct jc_stats *stats;
-    runs_count(context, "own", 1);
     start(&processes[0], 10);
     start(&processes[1], 100);
+    runs_count(context, "own", 1);
     for (unsigned i = 0; i < 2; i++) {
         stats = read_as(context, jc_stats_params(.scope = JC_STATS_CACHE,
                                                  .pid = processes[i].pid));
@@ -393,10 +393,10 @@ static void emptied_they_count_from_then_on(void **state)
 {
     (void) state;
     struct runs_process running, ended, killed;
-    runs_count(context, "k", 1);
     start(&running, 10);
     start(&ended, 100);
     start(&killed, 1000);
+    runs_count(context, "k", 1);
     end(&ended);
     runs_end(&killed, SIGKILL);
     assert_int_equal(launches_of_cache(), 1111);

@@ -184,7 +184,7 @@ void jc_roll_fold(struct jc_roll *roll)
         drop_dead(roll);
     // Of another version or not writable is how things are; the one who reads is told by others.
     else if (result != JC_ERROR_CACHE && result != JC_ERROR_UNSUPPORTED)
-        jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to the"
-                        " history: %s\n", num_dead, why.text);
+        jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to"
+                        " the history: %s\n", num_dead, why.text);
     free(dead);
 }
