@@ -37,7 +37,8 @@ static const char text[] =
     "fallback: {TILE: 8}\n"
     "*/\n"
     "#include <jitcache.cuh>\n"
-    "extern \"C\" __global__ void k(const float *p, int count, int n, long long stride, int plain)\n"
+    "extern \"C\" __global__ void k(const float *p, int count, int n, long long stride,\n"
+    "                             int plain)\n"
     "{ JC_FACT(p); JC_FACT(count); JC_FACT(n); JC_FACT(stride); JC_FACT(plain); }\n";
 
 struct fixture {
@@ -335,6 +336,28 @@ static void what_people_read_names_the_line_and_what_to_write_there(void **state
     tear_down(&fixture);
 }
 
+static void an_item_in_brackets_has_no_dash(void **state)
+{
+    (void) state;
+    static const char flow[] =
+        "/*jitcache\n"
+        "kernel: k\n"
+        "arguments: [{name: a, type: i32},\n"
+        "  {name: b, type: i32}]\n"
+        "*/\n"
+        "#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void k(int a, int b) { JC_FACT(a); JC_FACT(b); }\n";
+    struct fixture fixture;
+    struct jc_buffer item = {0};
+    make(&fixture, jc_template_params(.text = flow));
+    for (size_t i = 0; i < 2; i++)
+        jc_storm_put_item(fixture.tmpl, i, &item);
+    assert_string_equal(item.data, "{name: a, type: i32, do_not_specialize: true}"
+                                   "{name: b, type: i32, do_not_specialize: true}");
+    jc_buffer_finish(&item);
+    tear_down(&fixture);
+}
+
 static void the_file_can_be_opened_from_anywhere_unless_nobody_named_one(void **state)
 {
     (void) state;
@@ -425,6 +448,7 @@ int main(void)
         cmocka_unit_test(large_and_negative_values_are_told_apart),
         cmocka_unit_test_setup_teardown(what_people_read_names_the_line_and_what_to_write_there,
                                         scratch_setup, scratch_teardown),
+        cmocka_unit_test(an_item_in_brackets_has_no_dash),
         cmocka_unit_test_setup_teardown(
             the_file_can_be_opened_from_anywhere_unless_nobody_named_one, scratch_setup,
             scratch_teardown),

@@ -22,6 +22,32 @@ static void a_long_text_ends_in_dots(void **state)
     assert_string_equal(error.text + JC_ERROR_TEXT_SIZE - 4, "...");
 }
 
+static void several_lines_become_one_that_is_cut_between_characters(void **state)
+{
+    (void) state;
+    char line[JC_REPORT_LINE_SIZE], long_text[2000];
+    jc_report_line("  k.cu: k for sm_90a does not compile:\n  k.cu:3:\tno such thing \n\n", line);
+    assert_string_equal(line, "k.cu: k for sm_90a does not compile: k.cu:3: no such thing");
+    jc_report_line("", line);
+    assert_string_equal(line, "");
+    // Of characters of one to four bytes none is cut in two, wherever the end falls.
+    static const char *const characters[] = {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8D\x8E"};
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t shift = 0; shift < 4; shift++) {
+            memset(long_text, 'x', shift);
+            long_text[shift] = '\0';
+            while (strlen(long_text) < 500)
+                strcat(long_text, characters[i]);
+            jc_report_line(long_text, line);
+            size_t length = strlen(line);
+            assert_true(length < JC_REPORT_LINE_SIZE && length > JC_REPORT_LINE_SIZE - 12);
+            assert_string_equal(line + length - 3, "...");
+            assert_int_equal((length - 3 - shift) % strlen(characters[i]), 0);
+            assert_memory_equal(line, long_text, length - 3);
+        }
+    }
+}
+
 static void failing_leaves_errno_alone(void **state)
 {
     (void) state;
@@ -63,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_text_ends_in_dots),
+        cmocka_unit_test(several_lines_become_one_that_is_cut_between_characters),
         cmocka_unit_test(failing_leaves_errno_alone),
         cmocka_unit_test(every_result_has_a_name),
         cmocka_unit_test(lines_above_the_level_are_not_made),

@@ -23,7 +23,7 @@ enum {
     JC_WISH_RECORD = 2, // write the call into the manifest that is recorded
     JC_WISH_SEALED = 4, // log that the call missed after the seal
     JC_WISH_STORM = 8,  // log what the kernel's storm guard has stopped
-    JC_WISH_TELL = 16   // tell that the call missed after the seal, and was refused: its caller knows
+    JC_WISH_TELL = 16   // tell that the call missed after the seal; that was its caller's error
 };
 
 // What is left of a call that missed.

@@ -75,10 +75,10 @@ void jc_kernel_follow_seal(struct jc_kernel *kernel)
 {
     struct jc_sealed_launches *launches = &kernel->sealed_launches;
     uint64_t served[2];
+    jc_tally_sum(kernel->member.cell, served);
     pthread_mutex_lock(&kernel->lock);
     // As it is now: of two who change it at once the last one to come here may be the first.
     bool is_sealed = jc_kernel_is_sealed(kernel);
-    jc_tally_sum(kernel->member.cell, served);
     for (size_t i = 0; i < 2; i++) {
         if (launches->is_sealed && !is_sealed)
             launches->served[i] += served[i] - launches->before[i];
@@ -89,15 +89,18 @@ void jc_kernel_follow_seal(struct jc_kernel *kernel)
     pthread_mutex_unlock(&kernel->lock);
 }
 
-// The kernel's lock is held.
-static void count_launches(const struct jc_kernel *kernel, struct jc_counts *total,
+// Adding up all threads takes a while, for which the lock is not held. No seal comes meanwhile: who
+// collects and who follows it both have the run's mutex.
+static void count_launches(const struct jc_kernel *kernel,
+                           const struct jc_sealed_launches *launches, struct jc_counts *total,
                            struct jc_counts *sealed)
 {
-    const struct jc_sealed_launches *launches = &kernel->sealed_launches;
     uint64_t served[2], after[2];
     jc_tally_sum(kernel->member.cell, served);
-    for (size_t i = 0; i < 2; i++)
-        after[i] = launches->served[i] + (launches->is_sealed ? served[i] - launches->before[i] : 0);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t now = launches->is_sealed ? served[i] - launches->before[i] : 0;
+        after[i] = launches->served[i] + now;
+    }
     total->launches += served[0] + served[1];
     total->generic_launches += served[1];
     sealed->launches += after[0] + after[1];
@@ -130,9 +133,10 @@ static void collect_counts(struct jc_kernel *kernel, struct jc_sheet_kernel *row
     struct jc_counts total, sealed;
     pthread_mutex_lock(&kernel->lock);
     read_counts(kernel, &total, &sealed);
-    count_launches(kernel, &total, &sealed);
+    const struct jc_sealed_launches launches = kernel->sealed_launches;
     size_t variants = kernel->num_variants, stand_ins = kernel->table.num_stand_ins;
     pthread_mutex_unlock(&kernel->lock);
+    count_launches(kernel, &launches, &total, &sealed);
     jc_counts_add(&row->total, &total);
     jc_counts_add(&row->sealed, &sealed);
     row->kernels++;

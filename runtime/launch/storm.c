@@ -290,10 +290,23 @@ static void put_field(struct jc_buffer *line, const char *name, const char *text
     jc_buffer_print(line, plain ? ", %s: %s" : ", %s: \"%s\"", name, text);
 }
 
+// Whether an item of the description begins with a dash, and not inside of brackets, or on the line
+// behind its dash. Of a description beside the source nobody knows, and most do.
+static bool has_dash(const struct jc_template *tmpl, unsigned line)
+{
+    const char *at = tmpl->source;
+    if (!tmpl->has_front_matter || line == 0)
+        return true;
+    for (; line > 1 && (at = strchr(at, '\n')); line--)
+        at++;
+    return !at || at[strspn(at, " \t")] == '-';
+}
+
 void jc_storm_put_item(const struct jc_template *tmpl, size_t index, struct jc_buffer *item)
 {
     const struct jc_argument_description *argument = &tmpl->description.arguments[index];
-    jc_buffer_print(item, "- {name: %s", argument->name);
+    jc_buffer_print(item, "%s{name: %s",
+                    has_dash(tmpl, tmpl->arguments[index].line) ? "- " : "", argument->name);
     put_field(item, "type", argument->type);
     put_field(item, "do_not_specialize", "true");
     put_field(item, "derive", argument->derive);
