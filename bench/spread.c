@@ -109,6 +109,22 @@ void spread_print_quantiles(const char *name, const struct quantiles *quantiles)
     printf("\n");
 }
 
+void spread_print_table(const char *title, const char *name, const struct spread *measured,
+                        const char *control_name, const struct spread *control,
+                        const struct spread *again)
+{
+    struct quantiles added = spread_quantiles(measured), base = spread_quantiles(control);
+    struct quantiles apart = spread_apart(control, again);
+    for (size_t i = 0; i < NUM_QUANTILES; i++)
+        added.of[i] -= base.of[i];
+    spread_print_names(title);
+    spread_print_row(control_name, control);
+    spread_print_row(name, measured);
+    spread_print_row("  the control again", again);
+    spread_print_quantiles("  added", &added);
+    spread_print_quantiles("  the two controls, most in a block", &apart);
+}
+
 static void print_array(const struct quantiles *quantiles)
 {
     for (size_t i = 0; i < NUM_QUANTILES; i++)

@@ -37,6 +37,10 @@ struct quantiles spread_apart(const struct spread *one, const struct spread *oth
 void spread_print_names(const char *title);
 void spread_print_row(const char *name, const struct spread *spread);
 void spread_print_quantiles(const char *name, const struct quantiles *quantiles);
+// What was measured beside two controls, as a table.
+void spread_print_table(const char *title, const char *name, const struct spread *measured,
+                        const char *control_name, const struct spread *control,
+                        const struct spread *again);
 // As a JSON object.
 void spread_print_json(const struct spread *spread);
 

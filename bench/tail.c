@@ -256,23 +256,6 @@ static void print_counts(const struct tail *tail, const struct counts *counts)
         printf("\n");
 }
 
-// What was measured beside two controls, as a table.
-static void print_table(const char *title, const char *name, const struct spread *measured,
-                        const char *control_name, const struct spread *control,
-                        const struct spread *again)
-{
-    struct quantiles added = spread_quantiles(measured), base = spread_quantiles(control);
-    struct quantiles apart = spread_apart(control, again);
-    for (size_t i = 0; i < NUM_QUANTILES; i++)
-        added.of[i] -= base.of[i];
-    spread_print_names(title);
-    spread_print_row(control_name, control);
-    spread_print_row(name, measured);
-    spread_print_row("  the control again", again);
-    spread_print_quantiles("  added", &added);
-    spread_print_quantiles("  the two controls, most in a block", &apart);
-}
-
 // --- steady --------------------------------------------------------------------------------------
 
 // What a bare launch needs for each call, by another kernel with the same variants, so that the one
@@ -352,7 +335,8 @@ static void steady(struct tail *tail)
         print_counts(tail, &counts);
         printf("}");
     } else {
-        print_table("steady", "through the library", &spreads[1], "bare", &spreads[0], &spreads[2]);
+        spread_print_table("steady", "through the library", &spreads[1], "bare", &spreads[0],
+                           &spreads[2]);
         print_counts(tail, &counts);
     }
     for (size_t i = 0; i < 3; i++)
@@ -502,8 +486,8 @@ static void print_appearing(struct tail *tail, const struct appearing *appearing
 {
     begin_part(tail, "appearing");
     if (!tail->json) {
-        print_table("appearing", "while variants appear", &appearing->appear, "all there",
-                    &appearing->idle, &appearing->again);
+        spread_print_table("appearing", "while variants appear", &appearing->appear, "all there",
+                           &appearing->idle, &appearing->again);
         spread_print_row("bare, all there", &appearing->bare_idle);
         spread_print_row("bare, while variants appear", &appearing->bare_appear);
         printf("runs %zu, variants %zu of %zu in the last\n", appearing->runs,
