@@ -41,8 +41,8 @@ struct jc_context_params {
     // for a compile of another process before compiling the same
     uint64_t compile_timeout_ns;
     // Copied; NULL: silent. JITCACHE_LOG sets the level alone. Lines come from the thread that
-    // calls, and from two of the library's own: one watches the workers, one makes variants in the
-    // background
+    // calls, and from three of the library's own: one watches the workers, one makes variants in
+    // the background, one publishes statistics
     const struct jc_log *log;
     // JITCACHE_JOBS: how many compile workers there may be at a time; 0: as many as cores, memory
     // and control group have room for. What runs for other processes with the same cache counts too
@@ -77,14 +77,15 @@ struct jc_context_params {
 // JC_ERROR_IO: the file to record to cannot be written, or is no manifest of this version.
 // JC_ERROR_OUT_OF_MEMORY. An unusable cache is no failure: see jc_cache_create.
 // Environment variables are ignored in a program that runs set-user-ID or set-group-ID.
-// A context that is not destroyed may log until the process has ended, from the two threads of its
+// A context that is not destroyed may log until the process has ended, from the threads of its
 // own: destroy it before the library, or what `log` needs, is unloaded.
 // Threads: a context may be used from any thread, and compiles for several at a time.
 // Fork: a child may use the context, with workers of its own, if no other thread was in one of the
 // calls from jc_context_toolchain on at the fork. The thread that makes variants in the background
 // counts as one that always is: it is there from the first kernel of policy `generic`, the first
 // seal, or the first kernel of a context that records. Of such a context, and of its kernels, a
-// child may do one thing, which is allowed in any case: destroy them.
+// child may do one thing, which is allowed in any case: destroy them. The thread that publishes
+// statistics does not count; what a child does is in none (stats.h).
 JC_API enum jc_result jc_context_create(const struct jc_context_params *params,
                                         struct jc_context **context, struct jc_error *error);
 
