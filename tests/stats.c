@@ -132,6 +132,7 @@ static void a_context_reads_its_own_counts_of_now(void **state)
     jc_stats_destroy(&stats);
     runs_count(context, "a", 1);
     assert_int_equal(count_launches(jc_stats_params(.scope = JC_STATS_CONTEXT)), 8);
+    assert_int_equal(count_launches(NULL), 8);
     assert_int_equal(launches_of_cache(), 8); // once, whether published or not
     assert_true(runs_await_published(context, 8));
     assert_int_equal(launches_of_cache(), 8);
@@ -356,7 +357,7 @@ static void what_cannot_be_asked_is_refused(void **state)
     struct jc_error error;
     const enum jc_stats_scope none = (enum jc_stats_scope) 7;
     const struct jc_stats_params *const wrong[] = {
-        NULL, jc_stats_params(.scope = none), jc_stats_params(.pid = 1),
+        jc_stats_params(.scope = none), jc_stats_params(.pid = 1),
         jc_stats_params(.scope = JC_STATS_CACHE, .pid = -1),
         &(struct jc_stats_params){.size = 3},
     };

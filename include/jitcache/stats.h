@@ -144,12 +144,13 @@ struct jc_stats_params {
     (&(struct jc_stats_params){.size = sizeof(struct jc_stats_params), __VA_ARGS__})
 #endif
 
-// Reads statistics. Neither waits for a launch nor has one wait. With JC_STATS_CACHE what dead
-// processes left is added to the history first, where that can be written; a file of another
-// version, or one that is damaged, is left alone and told in `trouble`.
-// JC_ERROR_INVALID_ARGUMENT: NULL, or no enum jc_stats_scope. JC_ERROR_NOT_FOUND: no process with
-// that `pid` is there. JC_ERROR_OUT_OF_MEMORY. `*stats` is NULL on failure; release it with
-// jc_stats_destroy. Threads: safe.
+// Reads statistics; `params` NULL: the defaults. Neither waits for a launch nor has one wait. With
+// JC_STATS_CACHE what dead processes left is added to the history first, where that can be written;
+// a file of another version, or one that is damaged, is left alone and told in `trouble`.
+// JC_ERROR_INVALID_ARGUMENT: another NULL, no enum jc_stats_scope, or a `pid` that cannot be or
+// comes without JC_STATS_CACHE. JC_ERROR_NOT_FOUND: no process with that `pid` is there.
+// JC_ERROR_OUT_OF_MEMORY. `*stats` is NULL on failure; release it with jc_stats_destroy. Threads:
+// safe.
 JC_API enum jc_result jc_stats_read(struct jc_context *context,
                                     const struct jc_stats_params *params, struct jc_stats **stats,
                                     struct jc_error *error);

@@ -189,9 +189,8 @@ static enum jc_result give_out(struct reading *reading, struct jc_stats **stats,
 static enum jc_result check(struct jc_context *context, const struct jc_stats_params *given,
                             struct jc_stats_params *params, struct jc_error *error)
 {
-    if (!context || !given)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "params"
-                                                                            : "context");
+    if (!context)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL");
     enum jc_result result =
         jc_params_copy(params, sizeof(*params), given, "jc_stats_params", error);
     if (result != JC_OK)
