@@ -21,7 +21,8 @@ extern "C" {
 
 // What is counted of a kernel. Times are in nanoseconds. All only grow.
 struct jc_counts {
-    uint64_t launches; // by jc_kernel_launch, enqueued; and calls that jc_kernel_resolve served
+    uint64_t launches; // by jc_kernel_launch, enqueued; and calls that jc_kernel_resolve served and
+                       // that have blocks to launch: an empty grid is none
     uint64_t generic_launches;  // of them: served by a stand-in, another variant than their own
     uint64_t captured_generic;  // into streams being captured, by a stand-in that a graph now keeps
     uint64_t misses;            // kinds of call that were not known; see jc_kernel_info
