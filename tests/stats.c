@@ -492,6 +492,41 @@ static void the_dead_count_too_where_there_is_no_history(void **state)
     assert_int_equal(launches_of_cache(), 10);
 }
 
+// What a command reads with, which changes no record.
+static uint64_t ended_as_read_to_fold(void)
+{
+    struct jc_context *other;
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .stats = scratch_path("stats"),
+                                                         .read_only = true), &other, NULL), JC_OK);
+    struct jc_stats *stats =
+        read_as(other, jc_stats_params(.scope = JC_STATS_CACHE, .fold = true));
+    uint64_t ended = stats->ended;
+    assert_int_equal(stats->total.launches, 10);
+    jc_stats_destroy(&stats);
+    jc_context_destroy(&other);
+    return ended;
+}
+
+static void who_only_reads_can_fold_if_the_user_lets_it(void **state)
+{
+    (void) state;
+    struct runs_process process;
+    start(&process, 10);
+    runs_end(&process, SIGKILL);
+    setenv("JITCACHE_READONLY", "1", 1);
+    uint64_t ended = ended_as_read_to_fold();
+    unsetenv("JITCACHE_READONLY");
+    assert_int_equal(ended, 0);
+    assert_false(is_there("cache/" JC_HISTORY_FILE "-lock"));
+    assert_int_equal(chmod(scratch_path("cache"), 0500), 0);
+    ended = ended_as_read_to_fold();
+    assert_int_equal(chmod(scratch_path("cache"), 0700), 0);
+    assert_int_equal(ended, geteuid() == 0);
+    assert_int_equal(ended_as_read_to_fold(), 1);
+    assert_int_equal(runs_look(context).dead, 0);
+}
+
 static void processes_that_publish_beside_the_cache_are_read_too(void **state)
 {
     (void) state;
@@ -549,6 +584,7 @@ int main(void)
         TEST(what_cannot_be_read_is_told_and_left_alone),
         TEST(a_folder_that_others_can_write_is_told),
         TEST(the_dead_count_too_where_there_is_no_history),
+        TEST(who_only_reads_can_fold_if_the_user_lets_it),
         TEST(processes_that_publish_beside_the_cache_are_read_too),
         TEST(off_reads_what_has_ended),
     };

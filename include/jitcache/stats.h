@@ -139,6 +139,9 @@ struct jc_stats_params {
     enum jc_stats_scope scope;
     uint64_t since_ms; // Unix time; 0: all
     int pid;           // of JC_STATS_CACHE: running processes with that number alone; 0: all
+    // Of JC_STATS_CACHE: the history is added to even by a context with `read_only`, if its folder
+    // is there and can be written; but not with JITCACHE_READONLY=1
+    bool fold;
 };
 #ifndef __cplusplus
 #define jc_stats_params(...) \

@@ -167,7 +167,7 @@ static void drop_dead(struct jc_roll *roll)
     roll->num_entries = left;
 }
 
-void jc_roll_fold(struct jc_roll *roll)
+void jc_roll_fold(struct jc_roll *roll, bool anyway)
 {
     struct jc_error why;
     size_t num_dead = 0;
@@ -179,7 +179,7 @@ void jc_roll_fold(struct jc_roll *roll)
             dead[num_dead++] = &roll->entries[i].sheet;
     }
     enum jc_result result =
-        num_dead > 0 ? jc_history_add(roll->context, dead, num_dead, &why) : JC_OK;
+        num_dead > 0 ? jc_history_add(roll->context, dead, num_dead, anyway, &why) : JC_OK;
     if (result == JC_OK)
         drop_dead(roll);
     // Of another version or not writable is how things are; the one who reads is told by others.

@@ -336,7 +336,7 @@ static void fold_dead(struct jc_run *run)
     struct jc_roll roll;
     if (jc_roll_read(&roll, run->context, true, NULL) != JC_OK)
         return;
-    jc_roll_fold(&roll);
+    jc_roll_fold(&roll, false);
     jc_roll_finish(&roll);
 }
 
@@ -479,7 +479,7 @@ static void hand_over(struct jc_run *run)
     jc_run_sheet(run, &sheet);
     if (has_counted(&sheet))
         result = sheet.failed ? jc_fail_memory(&why)
-                              : jc_history_add(run->context, sheets, 1, &why);
+                              : jc_history_add(run->context, sheets, 1, false, &why);
     if (result == JC_ERROR_TIMEOUT && run->live >= 0) {
         jc_bulletin_abandon(&run->bulletins, run->live); // whoever looks next adds it
         run->live = -1;

@@ -97,7 +97,7 @@ static enum jc_result read_cache(struct reading *reading, struct jc_error *error
     enum jc_result result = jc_roll_read(&reading->roll, reading->context, false, error);
     if (result != JC_OK)
         return result;
-    jc_roll_fold(&reading->roll);
+    jc_roll_fold(&reading->roll, reading->params.fold);
     result = read_history(reading, error);
     if (result != JC_OK)
         return result;
@@ -271,7 +271,7 @@ enum jc_result jc_stats_zero(struct jc_context *context, struct jc_error *error)
     begin(&reading, context);
     enum jc_result result = jc_roll_read(&reading.roll, context, false, error);
     if (result == JC_OK) {
-        jc_roll_fold(&reading.roll);
+        jc_roll_fold(&reading.roll, false);
         result = zero(&reading, error);
     }
     finish(&reading);
