@@ -473,6 +473,39 @@ static void a_folder_that_others_can_write_is_told(void **state)
     jc_stats_destroy(&stats);
 }
 
+static void what_died_long_ago_by_the_clock_is_added_all_the_same(void **state)
+{
+    (void) state;
+    struct runs_process process;
+    start(&process, 10);
+    runs_end(&process, SIGKILL);
+    atomic_store(&wall_ahead_s, 40LL * 365 * 86400); // it had not been set yet
+    struct jc_stats *stats = read_cache();
+    assert_int_equal(stats->total.launches, 10);
+    assert_int_equal(stats->ended, 1);
+    jc_stats_destroy(&stats);
+}
+
+static void what_nobody_can_add_is_kept_for_a_month(void **state)
+{
+    (void) state;
+    struct runs_process process;
+    struct jc_context *other;
+    start(&process, 10);
+    runs_end(&process, SIGKILL);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .stats = scratch_path("stats"),
+                                                         .read_only = true), &other, NULL), JC_OK);
+    for (unsigned days = 29; days <= 31; days += 2) {
+        atomic_store(&wall_ahead_s, days * 86400);
+        struct jc_stats *stats = read_as(other, jc_stats_params(.scope = JC_STATS_CACHE));
+        assert_int_equal(stats->total.launches, days < 30 ? 10 : 0);
+        jc_stats_destroy(&stats);
+    }
+    assert_int_equal(runs_look(context).dead, 0);
+    jc_context_destroy(&other);
+}
+
 static void the_dead_count_too_where_there_is_no_history(void **state)
 {
     (void) state;
@@ -583,6 +616,8 @@ int main(void)
         TEST(without_a_folder_that_is_written_they_cannot_be_emptied),
         TEST(what_cannot_be_read_is_told_and_left_alone),
         TEST(a_folder_that_others_can_write_is_told),
+        TEST(what_died_long_ago_by_the_clock_is_added_all_the_same),
+        TEST(what_nobody_can_add_is_kept_for_a_month),
         TEST(the_dead_count_too_where_there_is_no_history),
         TEST(who_only_reads_can_fold_if_the_user_lets_it),
         TEST(processes_that_publish_beside_the_cache_are_read_too),

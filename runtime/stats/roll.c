@@ -9,7 +9,8 @@
 #include "history.h"
 #include "run.h"
 
-// What a dead process left is kept for its cache as long as a history says when something was.
+// What a dead process left and nobody adds to a history is kept as long as that would say when
+// something was.
 #define KEEP_MS (UINT64_C(30) * 24 * 3600 * 1000)
 
 // --- reading -------------------------------------------------------------------------------------
@@ -28,12 +29,18 @@ static bool is_of_cache(const struct jc_sheet *sheet, const struct jc_cache *cac
            sheet->cache[1] == (has_folder ? (uint64_t) folder->ino : 0);
 }
 
-// Whether nobody will add a dead process's sheet to a history.
-static bool is_lost(const struct jc_sheet *sheet)
+static bool is_old(const struct jc_sheet *sheet)
 {
     uint64_t now = jc_now_unix_ms();
+    return now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS;
+}
+
+// Whether nobody will add a dead process's sheet to a history. That of our own cache may be added,
+// however old it is by a clock that was set.
+static bool is_lost(const struct jc_sheet *sheet, bool of_cache)
+{
     bool has_cache = sheet->cache[0] != 0 || sheet->cache[1] != 0;
-    return !has_cache || (now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS);
+    return !has_cache || (!of_cache && is_old(sheet));
 }
 
 // A run that had to change its folder may have left something in the other.
@@ -90,7 +97,7 @@ static bool look(void *user, const char id[33], bool alive, const char *text, si
         return true;
     }
     bool of_cache = is_of_cache(&sheet, roll->context->cache);
-    if (!alive && is_lost(&sheet))
+    if (!alive && is_lost(&sheet, of_cache))
         jc_bulletins_remove(folder, id);
     else if (of_cache) {
         visit->failed = !enter(roll, &sheet, alive, visit->folder);
@@ -151,13 +158,13 @@ void jc_roll_finish(struct jc_roll *roll)
 
 // --- folding -------------------------------------------------------------------------------------
 
-// The history knows them, whether it was added to by us or by somebody quicker.
-static void drop_dead(struct jc_roll *roll)
+// The dead, or of them the old ones alone.
+static void drop_dead(struct jc_roll *roll, bool old_only)
 {
     size_t left = 0;
     for (size_t i = 0; i < roll->num_entries; i++) {
         struct jc_roll_entry *entry = &roll->entries[i];
-        if (entry->alive) {
+        if (entry->alive || (old_only && !is_old(&entry->sheet))) {
             roll->entries[left++] = *entry;
             continue;
         }
@@ -180,10 +187,13 @@ void jc_roll_fold(struct jc_roll *roll, bool anyway)
     }
     enum jc_result result =
         num_dead > 0 ? jc_history_add(roll->context, dead, num_dead, anyway, &why) : JC_OK;
+    // The history knows them, whether it was added to by us or by somebody quicker.
     if (result == JC_OK)
-        drop_dead(roll);
+        drop_dead(roll, false);
     // Of another version or not writable is how things are; the one who reads is told by others.
-    else if (result != JC_ERROR_CACHE && result != JC_ERROR_UNSUPPORTED)
+    else if (result == JC_ERROR_CACHE || result == JC_ERROR_UNSUPPORTED)
+        drop_dead(roll, true);
+    else
         jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to"
                         " the history: %s\n", num_dead, why.text);
     free(dead);
