@@ -27,10 +27,10 @@
 
 // Adds sheets to the history, each once: a run that is there already is not added again. `anyway`:
 // even where jc_context_params said that the cache is only read, since the history is no record of
-// it; nothing else is an exception. Waits for the lock, 2 s at most. JC_ERROR_CACHE: there is no folder that can be written. JC_ERROR_TIMEOUT:
-// the lock was not had; what is to be added can be left for somebody else. JC_ERROR_UNSUPPORTED:
-// what is there is of another version, and is left alone. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A
-// damaged one is set aside, logged, and begun anew.
+// it; nothing else is an exception. Waits for the lock, 2 s at most. JC_ERROR_CACHE: there is no
+// folder that can be written. JC_ERROR_TIMEOUT: the lock was not had; what is to be added can be
+// left for somebody else. JC_ERROR_UNSUPPORTED: what is there is of another version, and is left
+// alone. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A damaged one is set aside, logged, and begun anew.
 enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
                               size_t count, bool anyway, struct jc_error *error);
 
