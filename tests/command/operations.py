@@ -1,6 +1,5 @@
 """What operators copy is right: metrics, alerts, the dashboard, commands and links."""
 import json
-import os
 import re
 import shlex
 import unittest
@@ -9,7 +8,6 @@ import harness
 
 PAGE = harness.ROOT / "docs" / "operations.md"
 DASHBOARD = harness.ROOT / "docs" / "grafana" / "jitcache.json"
-PRETENDER = os.environ["JITCACHE_PRETENDER"]
 
 # What Prometheus, its node_exporter and Grafana add to what is exposed.
 LABELS_OF_OTHERS = {"instance", "le", "file"}
@@ -31,9 +29,8 @@ class Operations(harness.Case):
 
     def exposed(self):
         """The names of all samples, and of all their labels."""
-        self.command = PRETENDER
-        env = {**self.env, "JITCACHE_PRETEND": "serving"}
-        text = self.run_command("stats", "--openmetrics", env=env).out
+        self.command = harness.SCENIC
+        text = self.run_command("stats", "--openmetrics", env=self.scenic("serving")).out
         self.assertTrue(text.endswith("# EOF\n"))
         samples = [line for line in text.splitlines() if not line.startswith("#")]
         # A family of which there is nothing now is one too.

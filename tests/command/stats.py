@@ -14,7 +14,6 @@ from pathlib import Path
 
 import harness
 
-SCENIC = os.environ["JITCACHE_SCENIC"]
 S, MS = 1_000_000_000, 1_000_000
 NOW = 1_796_047_450_250  # 2026-11-30T14:04:10.250Z
 MINUTE = 60_000
@@ -52,7 +51,7 @@ def unpainted(text):
 
 
 class Scenic(harness.Case):
-    command = SCENIC
+    command = harness.SCENIC
 
     def setUp(self):
         super().setUp()
@@ -575,7 +574,7 @@ class Watch(Scenic):
         self.scene(dict(BUSY, signal=int(signal.SIGTSTP)), dict(BUSY, signal=int(signal.SIGINT)))
         terminal, other = pty.openpty()
         self.addCleanup(os.close, terminal)
-        process = subprocess.Popen([SCENIC, "stats", "--watch=86400"], env=self.env, stdin=other,
+        process = subprocess.Popen([harness.SCENIC, "stats", "--watch=86400"], env=self.env, stdin=other,
                                    stdout=other, stderr=other)
         os.close(other)
         self.addCleanup(process.kill)
@@ -614,7 +613,7 @@ class Watch(Scenic):
 
     def test_a_reader_that_is_gone_ends_it(self):
         for words in [[], ["--json"]]:
-            done = subprocess.run([SCENIC, "stats", "--watch", *words], env=self.env,
+            done = subprocess.run([harness.SCENIC, "stats", "--watch", *words], env=self.env,
                                   stdin=subprocess.DEVNULL, stdout=open("/dev/full", "wb"),
                                   stderr=subprocess.PIPE, timeout=harness.LIMIT_S)
             self.assertEqual(done.returncode, 2)
