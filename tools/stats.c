@@ -21,6 +21,7 @@
 #include "pulse.h"
 #include "session.h"
 #include "statistics.h"
+#include "storm_lines.h"
 #include "storms.h"
 #include "summary.h"
 #include "units.h"
@@ -133,7 +134,7 @@ static void show_screen(const struct look *look, const struct request *request,
         .pid = request->pid,
     };
     jc_summary_show(&summary, screen);
-    jc_storms_show(&look->storms, stats, verbosity > 0, screen);
+    jc_storm_lines_show(&look->storms, stats->now_ms, verbosity > 0, screen);
     if (verbosity > 0) {
         jc_processes_show(stats, screen);
         jc_kernels_show(stats, holdings, screen);

@@ -183,7 +183,8 @@ def odd():
              "bad\uf7ff\uf7fe\x7f", "right\u202eto left", "line\nbreak\x1b[31m", "</style></svg>",
              "", " a very long name" + 10 * " that goes on"]
     argument = {"name": "<i>n</i>", "states": 1024, "more": True, "examples": ["value: <b>1</b>"],
-                "file": 'a "b".cu', "line": 3, "replacement": "  - {name: <i>n</i>}\n    second line",
+                "file": 'a "b".cu', "line": 3,
+                "replacement": "  - {name: <i>n</i>}\n    second line",
                 "advice": "</pre><img src=http://127.0.0.1:9/x>"}
     processes, events = make_processes(1), Events()
     processes[0].update(command="<img src=x>", host='"><svg onload=alert(1)>')

@@ -30,7 +30,7 @@ TOKENS = {"name": "num_tokens", "states": 47,
           "line": 12, "replacement": REPLACEMENT, "advice": "It is a raw count."}
 GEMM = {"name": "gemm", "total": {"launches": 803_000, "compiles": 47, "compile_ns": 38 * S,
                                   "stalls": 3, "stall_ns": 1200 * MS},
-        "variants": 50, "asked": 47, "first_asked_ms": NOW - 3 * MINUTE,
+        "kernels": 1, "variants": 50, "asked": 47, "first_asked_ms": NOW - 3 * MINUTE,
         "last_asked_ms": NOW - 3000, "varying": [TOKENS]}
 TOTAL = {"launches": 1_204_331, "misses": 449, "generic_launches": 210, "captured_generic": 4,
          "stalls": 3, "stall_ns": 1200 * MS, "disk_hits": 391, "saved_ns": 88 * S, "compiles": 58,
@@ -214,7 +214,7 @@ gemm on device 0
                  "argument num_tokens took 2 states: div: 16, one\n"),
                 ({"examples": []}, "argument num_tokens took 47 states\n"),
                 ({"is_parameter": True, "examples": ["64"], "states": 1},
-                 "parameter num_tokens took 1 values: 64\n"),
+                 "parameter num_tokens took 1 value: 64\n"),
                 ({"stopped": True}, "the storm guard has stopped it"),
                 ({"file": "", "line": 0}, "in its description write\n      - {name")]:
             self.scene(busy(kernels=[dict(GEMM, varying=[dict(TOKENS, **changes)])]))
@@ -223,17 +223,79 @@ gemm on device 0
         self.assertNotIn("write\n", self.shown())
         self.assertIn("    It is a raw count.\n", self.shown())
 
-    def test_a_rate_is_told_where_there_is_one(self):
-        for first, last, wanted in [
-                (NOW - 1000, NOW - 1000, "47 variants asked for; it goes on"),
-                (NOW - 5000, NOW, "47 variants asked for in 5.0 s; it goes on"),
-                (NOW - 10 * MINUTE, NOW - 5 * MINUTE,
+    def test_a_rate_is_told_where_it_says_more_than_the_number(self):
+        for first, last, per_minute, wanted in [
+                (NOW - 1000, NOW - 1000, 564, "47 variants asked for; it goes on"),
+                (NOW - 3400, NOW, 564, "47 variants asked for in 3.4 s; it goes on"),
+                (NOW - 10 * MINUTE, NOW - 5 * MINUTE, 9.4,
                  "47 variants asked for in 5 min, 9.4 a minute; the last one 5 min ago"),
-                (NOW - 10_000, NOW, "47 variants asked for in 10.0 s, 282 a minute; it goes on"),
-                (NOW, NOW + MINUTE, "47.0 a minute; it goes on"),  # a clock that was set back
-                (NOW + MINUTE, NOW, "47 variants asked for; it goes on")]:
+                (NOW - 10_000, NOW, 282,
+                 "47 variants asked for in 10.0 s, 282 a minute; it goes on"),
+                (NOW - 180 * MINUTE, NOW, 47 / 180,
+                 "47 variants asked for in 3.0 h; it goes on"),
+                # A clock that was set back.
+                (NOW, NOW + MINUTE, 47, "47.0 a minute; it goes on"),
+                (NOW + MINUTE, NOW, 564, "47 variants asked for; it goes on")]:
             self.scene(busy(kernels=[dict(GEMM, first_asked_ms=first, last_asked_ms=last)]))
             self.assertIn(wanted, self.shown())
+            told, = self.json("stats")["statistics"]["storms"]
+            self.assertAlmostEqual(told["per_minute"], per_minute)
+
+    def test_it_goes_on_only_while_a_process_runs_that_has_such_a_kernel(self):
+        for changes, wanted in [({}, "the last one 3 s ago"),
+                                ({"last_asked_ms": NOW}, "the last one just now"),
+                                ({"kernels": 2}, "it goes on"),
+                                ({"kernels": 2, "last_asked_ms": NOW - MINUTE},
+                                 "the last one 1 min ago")]:
+            self.scene(busy(kernels=[dict(GEMM, **{"kernels": 0, **changes})]))
+            self.assertIn(f" a minute; {wanted}\n", self.shown())
+            told, = self.json("stats")["statistics"]["storms"]
+            self.assertEqual(told["goes_on"], wanted == "it goes on")
+
+    def on_devices(self, *arguments, **changes):
+        """A storm of gemm with one of these arguments on each device."""
+        self.scene(busy(kernels=[dict(GEMM, device=device, varying=[argument], **changes)
+                                 for device, argument in enumerate(arguments)]))
+
+    def test_a_kernel_on_several_devices_is_one_storm(self):
+        self.on_devices(TOKENS, dict(TOKENS, stopped=True), kernels=0)
+        self.assertIn(f"""
+Storms: 1
+
+gemm on 2 devices
+  94 variants asked for in 3 min, 31.9 a minute; the last one 3 s ago
+  about 78.4 s lost: 76.0 s of compiling, and launches waited 2.4 s
+  argument num_tokens took 47 values: 1, 2, 3, ...
+    the storm guard has stopped it: it is not specialized any more
+    at templates/gemm.cu:12 write
+      {REPLACEMENT}
+    It is a raw count.
+""", self.shown())
+        told, = self.json("stats")["statistics"]["storms"]
+        self.assertEqual((told["asked"], told["varying"][0]["stopped"]), (94, True))
+        self.assertEqual([(each["device"], each["asked"], each["varying"][0]["stopped"])
+                          for each in told["devices"]], [(0, 47, False), (1, 47, True)])
+
+    def test_states_of_several_devices_are_those_of_any(self):
+        def took(*states, **changes):
+            return dict(TOKENS, examples=list(states), states=len(states), **changes)
+
+        for arguments, wanted in [
+                ([took("one"), took("div: 16")], "took 2 states: one, div: 16\n"),
+                ([took("one", "div: 16"), took("div: 16")], "took 2 states: one, div: 16\n"),
+                # All that are known by name are known to differ; of the others the most.
+                ([took("one"), dict(TOKENS, examples=["div: 4"], states=3)],
+                 "took 3 states: one, div: 4, ...\n"),
+                ([took("one", more=True), took("div: 16")], "took over 2 states: one, div: 16, ..."),
+                ([took(*(f"value: {n}" for n in range(6))),
+                  took(*(f"value: {n}" for n in range(3, 12)))],
+                 "took 12 values: 0, 1, 2, 3, 4, 5, 6, 7, ...\n")]:
+            self.on_devices(*arguments)
+            self.assertIn(f"argument num_tokens {wanted}", self.shown())
+        # What varies on one device alone is told beside it, most first.
+        self.on_devices(took("one"), dict(took("div: 4", "div: 8"), name="stride"))
+        self.assertEqual(re.findall(r"argument (\w+) took (\d)", self.shown()),
+                         [("stride", "2"), ("num_tokens", "1")])
 
     def test_names_cannot_drive_the_terminal(self):
         varying = [dict(TOKENS, name=ODD, file=ODD, advice=ODD, replacement=ODD,
@@ -484,9 +546,11 @@ class Json(Scenic):
         self.assertEqual([each["launches"] for each in read["kernels"][0]["samples"]], [5, 1])
         self.assertIsNone(read["kernels"][0]["samples"][1]["at_most_ns"])
         storm = read["storms"][0]
-        self.assertEqual(set(storm), {"kernel", "device", "asked", "first_asked_ms",
-                                      "last_asked_ms", "per_minute", "goes_on", "lost_seconds",
-                                      "varying"})
+        self.assertEqual(set(storm), {"kernel", "asked", "first_asked_ms", "last_asked_ms",
+                                      "per_minute", "goes_on", "lost_seconds", "varying",
+                                      "devices"})
+        self.assertEqual(set(storm["devices"][0]), {"device", "asked", "first_asked_ms",
+                                                    "last_asked_ms", "varying"})
         self.assertAlmostEqual(storm["lost_seconds"], 39.2)
         self.assertEqual(storm["varying"], [dict(TOKENS, is_parameter=False, stopped=False,
                                                  more=False)])
@@ -574,8 +638,8 @@ class Watch(Scenic):
         self.scene(dict(BUSY, signal=int(signal.SIGTSTP)), dict(BUSY, signal=int(signal.SIGINT)))
         terminal, other = pty.openpty()
         self.addCleanup(os.close, terminal)
-        process = subprocess.Popen([harness.SCENIC, "stats", "--watch=86400"], env=self.env, stdin=other,
-                                   stdout=other, stderr=other)
+        process = subprocess.Popen([harness.SCENIC, "stats", "--watch=86400"], env=self.env,
+                                   stdin=other, stdout=other, stderr=other)
         os.close(other)
         self.addCleanup(process.kill)
         end = time.monotonic() + harness.LIMIT_S
