@@ -100,9 +100,9 @@ static void make_page(const struct report *report, char **text, size_t *size)
         .host = *host ? host : "localhost",
         .command_line = command_line,
     };
-    FILE *html = jc_html_open(text, size);
+    FILE *html = jc_memory_open(text, size);
     jc_page_write(html, &page);
-    jc_html_close(html);
+    jc_memory_close(html);
     free(command_line);
 }
 
@@ -117,7 +117,7 @@ static int write_page(const struct report *report)
     if (strcmp(report->path, "-") == 0)
         fwrite(text, 1, size, stdout);
     else
-        status = jc_replacement_write(report->path, text, size);
+        status = jc_replacement_write(report->path, JC_READERS_USUAL, text, size);
     if (!status && report->options.common.json)
         jc_print_json(json_pack("{s:o, s:I}", "output", jc_json_text(report->path), "bytes",
                                 (json_int_t) size));

@@ -195,7 +195,8 @@ static char *spell_rate(const struct jc_storm *storm)
         return jc_make_text("%s", "");
     if (storm->per_minute < 99.95)
         return jc_make_text(", %.1f a minute", storm->per_minute);
-    return jc_make_text(", %s a minute", jc_units_count((uint64_t) (storm->per_minute + 0.5), text));
+    return jc_make_text(", %s a minute",
+                        jc_units_count((uint64_t) (storm->per_minute + 0.5), text));
 }
 
 char *jc_storm_spell_pace(const struct jc_storm *storm)

@@ -14,6 +14,11 @@ from pathlib import Path
 
 import harness
 
+try:
+    from prometheus_client import parser
+except ImportError:
+    parser = None
+
 S, MS = 1_000_000_000, 1_000_000
 NOW = 1_796_047_450_250  # 2026-11-30T14:04:10.250Z
 MINUTE = 60_000
@@ -286,7 +291,8 @@ gemm on 2 devices
                 # All that are known by name are known to differ; of the others the most.
                 ([took("one"), dict(TOKENS, examples=["div: 4"], states=3)],
                  "took 3 states: one, div: 4, ...\n"),
-                ([took("one", more=True), took("div: 16")], "took over 2 states: one, div: 16, ..."),
+                ([took("one", more=True), took("div: 16")],
+                 "took over 2 states: one, div: 16, ...\n"),
                 ([took(*(f"value: {n}" for n in range(6))),
                   took(*(f"value: {n}" for n in range(3, 12)))],
                  "took 12 values: 0, 1, 2, 3, 4, 5, 6, 7, ...\n")]:
@@ -695,13 +701,9 @@ class Watch(Scenic):
         self.assertIn("takes no '5'", self.complaint("stats", "--watch", "5"))
 
 
-METRICS = r"""# TYPE jitcache_build info
-# HELP jitcache_build What runs.
-jitcache_build_info{version="1"} 1
-# HELP jitcache_launches With \"quotes\", a \\ and a \n.
+METRICS = r"""# HELP jitcache_launches With \"quotes\", a \\ and a \n.
 # TYPE jitcache_launches counter
 jitcache_launches_total{kernel="a \"b\" #c",device="0"} 5
-jitcache_launches_created{kernel="a \"b\" #c",device="0"} 1.5
 # TYPE jitcache_compile_seconds counter
 # UNIT jitcache_compile_seconds seconds
 jitcache_compile_seconds_total 0.25
@@ -711,15 +713,13 @@ jitcache_variants 3
 jitcache_odd 1
 # TYPE jitcache_empty counter
 # TYPE jitcache_tail histogram
+# HELP jitcache_tail How long.
+jitcache_tail_bucket{le="1e-07"} 1
 jitcache_tail_bucket{le="+Inf"} 2
-jitcache_tail_count 2
 # EOF
 """
 
-OLDER = r"""# HELP jitcache_build_info What runs.
-# TYPE jitcache_build_info gauge
-jitcache_build_info{version="1"} 1
-# HELP jitcache_launches_total With "quotes", a \\ and a \n.
+OLDER = r"""# HELP jitcache_launches_total With "quotes", a \\ and a \n.
 # TYPE jitcache_launches_total counter
 jitcache_launches_total{kernel="a \"b\" #c",device="0"} 5
 # TYPE jitcache_compile_seconds_total counter
@@ -728,9 +728,10 @@ jitcache_compile_seconds_total 0.25
 jitcache_variants 3
 # TYPE jitcache_odd untyped
 jitcache_odd 1
-# TYPE jitcache_tail histogram
+# HELP jitcache_tail_bucket How long.
+# TYPE jitcache_tail_bucket untyped
+jitcache_tail_bucket{le="1e-07"} 1
 jitcache_tail_bucket{le="+Inf"} 2
-jitcache_tail_count 2
 """
 
 
@@ -762,11 +763,51 @@ class Metrics(Scenic):
         self.shown("--openmetrics=beside.prom", cwd=self.out)
         self.assertEqual(sorted(os.listdir(self.out)), ["beside.prom", "jitcache.prom"])
 
+    def test_every_sample_has_a_family_of_a_type_that_the_collector_knows(self):
+        """It shows the sum and the count of a histogram without them as 0."""
+        self.env.update(self.scenic("serving"))
+        self.shown(f"--openmetrics={self.out}/x.prom")
+        text = (self.out / "x.prom").read_text()
+        types = dict(re.findall(r"(?m)^# TYPE (\w+) (\w+)$", text))
+        untyped = [name for name, kind in types.items() if kind not in ("counter", "gauge")]
+        self.assertEqual(untyped, ["jitcache_launch_seconds_bucket"])
+        samples = re.findall(r"(?m)^(\w+)[{ ]", text)
+        self.assertEqual(set(samples), set(types))
+        # They are those that the library writes.
+        self.assertEqual(samples, re.findall(r"(?m)^(\w+)[{ ]", self.shown("--openmetrics")))
+
+    @unittest.skipUnless(parser, "no prometheus_client here; scripts/setup --tests installs it")
+    def test_a_client_of_prometheus_reads_what_the_collector_gets(self):
+        self.env.update(self.scenic("serving"))
+        self.shown(f"--openmetrics={self.out}/x.prom")
+        families = {family.name: family for family in parser.text_string_to_metric_families(
+            (self.out / "x.prom").read_text())}
+        buckets = families["jitcache_launch_seconds_bucket"]
+        self.assertEqual(buckets.type, "unknown")
+        self.assertEqual({sample.name for sample in buckets.samples},
+                         {"jitcache_launch_seconds_bucket"})
+        self.assertEqual({len(family.samples) > 0 for family in families.values()}, {True})
+
+    def test_where_a_link_leads_is_replaced(self):
+        (self.out / "x.prom").write_text("what was there before\n")
+        os.symlink("x.prom", self.out / "link.prom")
+        self.shown(f"--openmetrics={self.out}/link.prom")
+        self.assertTrue((self.out / "link.prom").is_symlink())
+        self.assertEqual((self.out / "x.prom").read_text(), OLDER)
+
+    def test_what_is_no_file_is_written_as_it_is(self):
+        self.assertEqual(self.shown("--openmetrics=/dev/null"), "")
+        # As /dev/stdout is, which root could replace.
+        os.symlink("/proc/self/fd/1", self.out / "output")
+        self.assertEqual(self.shown(f"--openmetrics={self.out}/output"), METRICS)
+        self.assertEqual(os.readlink(self.out / "output"), "/proc/self/fd/1")
+
     def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing(self):
         for path in [self.folder / "none" / "x.prom", "/proc/x.prom"]:
-            self.assertIn(f"{path}: cannot write", self.complaint("stats", f"--openmetrics={path}"))
-        for path in [self.out, "/dev/null", "/dev/stdout"]:
-            self.assertIn("only a regular file",
+            self.assertIn(f"{path}: its folder does not exist",
+                          self.complaint("stats", f"--openmetrics={path}"))
+        for path, wanted in [(self.out, "Is a directory"), ("/dev/full", "No space left")]:
+            self.assertIn(f"{path}: cannot write: {wanted}",
                           self.complaint("stats", f"--openmetrics={path}"))
         self.assertEqual(os.listdir(self.out), [])
         self.assertIn("lacks the FILE", self.complaint("stats", "--openmetrics="))
