@@ -80,7 +80,8 @@ def add_storm(kernel, argument, last_asked_ms):
     asked = argument["states"]
     kernel.update(varying=[argument], asked=asked, first_asked_ms=START + 600_000,
                   last_asked_ms=last_asked_ms,
-                  sealed={"misses": asked // 2, "loads": asked // 4, "compiles": asked // 4})
+                  sealed={"misses": asked // 2, "loads": asked // 4, "compiles": asked // 4,
+                          "compile_ns": asked // 4 * 410 * MS, "held_ns": asked // 4 * 400 * US})
     add(kernel["total"], compiles=asked, compile_ns=asked * 410 * MS, loads=asked,
         held_ns=asked * 400 * US, misses=asked)
 
