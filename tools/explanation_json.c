@@ -71,10 +71,11 @@ void jc_explanation_print_json(const struct jc_explanation *explanation)
     }
     json_t *last = NULL;
     if (explanation->nearest)
-        last = json_pack("{s:I, s:I}", "older", (json_int_t) explanation->nearest->older, "compared",
-                         (json_int_t) explanation->nearest->compared);
-    jc_print_json(json_pack("{s:o, s:o, s:b, s:b, s:o, s:o, s:o*}", "a", json_of_side(&explanation->a),
-                            "b", json_of_side(&explanation->b), "same", (int) jc_explanation_is_one(explanation),
-                            "same_kernel", (int) jc_explanation_is_of_one_kernel(explanation), "differences", list,
+        last = json_pack("{s:I, s:I}", "older", (json_int_t) explanation->nearest->older,
+                         "compared", (json_int_t) explanation->nearest->compared);
+    jc_print_json(json_pack("{s:o, s:o, s:b, s:b, s:o, s:o, s:o*}", "a",
+                            json_of_side(&explanation->a), "b", json_of_side(&explanation->b),
+                            "same", (int) jc_explanation_is_one(explanation), "same_kernel",
+                            (int) jc_explanation_is_of_one_kernel(explanation), "differences", list,
                             "texts", texts, "last", last));
 }
