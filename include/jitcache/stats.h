@@ -57,7 +57,8 @@ JC_API uint64_t jc_stats_sample_bound(size_t bucket);
 
 // An argument, or a parameter that dispatch chooses, that made a kernel want what was not
 // planned. `replacement` is what the template is to say in place of the item that begins at
-// `file`, `line`; "" for a parameter, where `advice` alone says what to do.
+// `file`, `line`, or, in C, in place of the struct; "" for a parameter, where `advice` alone says
+// what to do.
 struct jc_stats_argument {
     const char *name;
     bool is_parameter;
