@@ -620,7 +620,16 @@ static void stand_ins_of_values_without_end_are_bounded(void **state)
     }
     assert_in_range(fixture.kernel->table.count, 4096, 4200);
     assert_int_equal(info_of(&fixture).queued, 17);
+    // There is no room for one more, whose variant is made: after the seal it is a miss, once.
+    assert_int_equal(jc_context_seal(context, JC_SEAL_LOG, NULL), JC_OK);
+    call_init(&call, ALIGNED, 100, 63, 8);
+    for (int i = 0; i < 3; i++)
+        launch(&fixture, &call);
+    assert_int_equal(info_of(&fixture).queued, 18);
+    assert_int_equal(seal_info().misses, 1);
+    assert_int_equal(info_of(&fixture).sealed_misses, 1);
     unmake(&fixture);
+    assert_true(was_logged("after the seal: "));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
