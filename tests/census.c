@@ -212,6 +212,32 @@ static void what_is_planned_later_is_no_fault_any_more(void **state)
     tear_down(&fixture);
 }
 
+// A program that runs once before it warms up: what it asks for then is planned after that.
+static void what_was_asked_for_ahead_of_a_warm_up_says_nothing_after_it(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct jc_sheet sheet = {0};
+    set_up(&fixture);
+    ask(&fixture, "16 align:16 value:8 div:16 div:16", 1);
+    ask(&fixture, "16 align:16 value:8 - -", 1);
+    ask(&fixture, "16 align:16 value:9 - div:16", 1);
+    expect_named(&fixture, "before", 3, "count:2 n:2 stride:2");
+    plan(&fixture, "16 align:16 value:8 div:16 div:16");
+    plan(&fixture, "16 align:16 value:8 - -");
+    plan(&fixture, "16 align:16 value:8 - div:16");
+    plan(&fixture, "16 align:16 value:9 - div:16");
+    expect_named(&fixture, "after", 0, "");
+    // One combination that was not planned, and then another.
+    ask(&fixture, "16 align:16 value:9 div:16 div:16", 5000);
+    expect_named(&fixture, "one", 1, "");
+    assert_int_equal(report(&fixture, &sheet)->first_asked_ms, 5000);
+    ask(&fixture, "16 align:16 value:9 - -", 6000);
+    expect_named(&fixture, "two", 2, "n:2 stride:2");
+    jc_sheet_finish(&sheet);
+    tear_down(&fixture);
+}
+
 // --- how many ------------------------------------------------------------------------------------
 
 static void ask_values(struct fixture *fixture, int64_t first, int64_t last)
@@ -586,6 +612,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_at_fault_is_named_with_the_number_of_its_states),
         cmocka_unit_test(what_is_planned_later_is_no_fault_any_more),
+        cmocka_unit_test(what_was_asked_for_ahead_of_a_warm_up_says_nothing_after_it),
         cmocka_unit_test(states_are_exact_up_to_those_that_are_kept_and_more_beyond),
         cmocka_unit_test(several_processes_add_up_without_counting_a_state_twice),
         cmocka_unit_test(large_and_negative_values_are_told_apart),

@@ -292,13 +292,28 @@ static struct state *state_of(struct column *column, const struct jc_specializat
 
 // --- counting ------------------------------------------------------------------------------------
 
+// All that was asked for is planned by now: a warm-up that came after a few calls is no fault of
+// what those took.
+static void forget_asked(struct jc_census *census)
+{
+    empty_hashes(&census->asked);
+    census->first_ms = census->last_ms = 0;
+    for (size_t i = 0; i < census->num_columns; i++) {
+        struct column *column = &census->columns[i];
+        column->num_asked = column->num_strange = 0;
+        for (size_t j = 0; j < column->num_states; j++)
+            state_at(column, j)->asked = false;
+    }
+}
+
 void jc_census_plan(struct jc_census *census, const struct jc_specialization *of)
 {
     uint64_t hash = hash_variant(census, of);
     if (has_hash(&census->planned, hash))
         return;
     add_hash(&census->planned, hash);
-    census->num_asked -= has_hash(&census->asked, hash);
+    if (has_hash(&census->asked, hash) && --census->num_asked == 0)
+        forget_asked(census);
     for (size_t i = 0; i < census->num_columns; i++) {
         struct column *column = &census->columns[i];
         struct state *state = state_of(column, of);
