@@ -343,6 +343,7 @@ static void what_people_read_names_the_line_and_what_to_write_there(void **state
     assert_string_equal(count->replacement,
                         "- {name: count, type: i32, do_not_specialize: true, typical: 8}");
     assert_non_null(strstr(count->advice, "do_not_specialize"));
+    assert_non_null(strstr(count->advice, "with jc_kernel_warmup and a `range`"));
     assert_string_equal(n->name, "n");
     assert_int_equal(n->line, 9);
     assert_string_equal(n->examples[0], "none");
@@ -352,6 +353,7 @@ static void what_people_read_names_the_line_and_what_to_write_there(void **state
     assert_string_equal(stride->replacement, "- {name: stride, type: i64, do_not_specialize: true,"
                                              " derive: \"align(n, 4)\"}");
     assert_non_null(strstr(stride->advice, "align(n, 4)"));
+    assert_non_null(strstr(stride->advice, "with jc_kernel_warmup and ranges of those"));
     assert_string_equal(tile->name, "TILE");
     assert_true(tile->is_parameter);
     assert_int_equal(tile->line, 4);
@@ -572,7 +574,7 @@ static void the_file_can_be_opened_from_anywhere_unless_nobody_named_one(void **
         assert_string_equal(row->varying[0].file, cases[i].file);
         assert_int_equal(row->varying[0].line, cases[i].line);
         assert_string_equal(row->varying[0].replacement, cases[i].replacement);
-        assert_non_null(strstr(row->varying[0].advice, "align: either"));
+        assert_non_null(strstr(row->varying[0].advice, "with jc_kernel_warmup, or with"));
         jc_sheet_finish(&sheet);
         jc_storm_finish(&storm);
         jc_census_destroy(&census);

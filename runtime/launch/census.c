@@ -434,24 +434,33 @@ bool jc_census_find(const struct jc_census *census, const struct jc_storm *storm
 
 // --- saying so -----------------------------------------------------------------------------------
 
+// What a warm-up needs beside, to reach what an argument takes.
+static const char *way_to_plan(const struct jc_argument *argument)
+{
+    unsigned first;
+    if (argument->derive)
+        return " and ranges of those";
+    if (argument->type.type_class != JC_CLASS_POINTER)
+        return " and a `range`";
+    bool may_flip = !argument->align_either && jc_argument_aligns(argument, &first) > 0;
+    return may_flip ? " and `align: either`" : "";
+}
+
 static void put_advice(const struct jc_template *tmpl, const struct jc_finding *finding,
                        struct jc_buffer *advice)
 {
     if (finding->is_parameter) {
         jc_buffer_print(advice, "give '%s' fewer cases in its `dispatch`, or plan for them with"
-                        " jc_kernel_warmup, or allow more by max_variants",
-                        tmpl->parameters[finding->index].name);
+                        " jc_kernel_warmup and ranges that reach them, or allow more by"
+                        " max_variants", tmpl->parameters[finding->index].name);
         return;
     }
-    const struct jc_argument_description *argument =
-        &tmpl->description.arguments[finding->index];
-    if (argument->derive)
-        jc_buffer_print(advice, "it follows from others, as %s; ", argument->derive);
-    bool is_pointer =
-        tmpl->arguments[finding->index].type.type_class == JC_CLASS_POINTER;
+    const char *derive = tmpl->description.arguments[finding->index].derive;
+    if (derive)
+        jc_buffer_print(advice, "it follows from others, as %s; ", derive);
     jc_buffer_print(advice, "if it is meant to vary, give it `do_not_specialize: true`; otherwise"
-                    " plan for what it takes, with jc_kernel_warmup and %s, or with"
-                    " jc_kernel_prepare", is_pointer ? "`align: either`" : "a `range`");
+                    " plan for what it takes, with jc_kernel_warmup%s, or with jc_kernel_prepare",
+                    way_to_plan(&tmpl->arguments[finding->index]));
 }
 
 // Takes the buffer's text in place of what was there.
