@@ -54,7 +54,7 @@ static void a_fault_names_its_launch_and_later_ones_do_not_name_theirs(void **st
     struct jc_context *context;
     struct jc_device *device;
     struct jc_template *tmpl;
-    struct jc_kernel *kernel;
+    struct jc_kernel *kernel = NULL;
     struct jc_error error;
     struct gpu_memory out;
     CUstream stream;
