@@ -115,7 +115,7 @@ struct jc_stats {
     uint64_t zeroed_ms; // jc_stats_zero; 0: never
     const struct jc_stats_process *processes; // that run, or are asked for
     size_t num_processes;
-    uint64_t ended; // processes that the history has
+    uint64_t ended; // processes that have ended, or died
     const struct jc_stats_kernel *kernels; // by name, then device
     size_t num_kernels;
     struct jc_counts total, sealed; // of all kernels

@@ -21,6 +21,7 @@ struct reading {
     struct jc_sheet sum;
     struct jc_sheet **running; // of whom a process is told; they are the roll's, or `own`
     size_t num_running;
+    uint64_t num_dead; // whom the history does not have
 };
 
 static void finish(struct reading *reading)
@@ -49,6 +50,7 @@ static bool is_asked_for(const struct reading *reading, const struct jc_sheet *s
 static void add(struct reading *reading, struct jc_sheet *sheet, bool alive)
 {
     const struct jc_sheet *zeroed = jc_history_zeroed(&reading->history, sheet->id);
+    reading->num_dead += !alive;
     if (!is_asked_for(reading, sheet, alive))
         return;
     if (zeroed)
@@ -164,7 +166,7 @@ static bool copy_rest(struct jc_published *published, const struct reading *read
     const char *folder = roll->folders[0].path ? roll->folders[0].path : roll->folders[1].path;
     stats->now_ms = jc_now_unix_ms();
     stats->zeroed_ms = reading->history.zeroed_ms;
-    stats->ended = reading->history.ended;
+    stats->ended = reading->history.ended + reading->num_dead;
     stats->folder = copy(&published->arena, folder);
     stats->trouble = copy(&published->arena, roll->trouble.data);
     return stats->folder && stats->trouble && copy_processes(published, reading);
