@@ -341,16 +341,22 @@ static bool is_old(const struct jc_bulletins *bulletins, const char *name)
            time(NULL) - stat.st_mtime > UNFINISHED_S;
 }
 
+bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33])
+{
+    char name[NAME_SIZE];
+    return faccessat(bulletins->fd, name_of(name, id, ".stats"), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
+
 // Removes a file if it belongs to nothing: what a process left that was killed between two steps.
 static void sweep(const struct jc_bulletins *bulletins, const char *name, const char *suffix)
 {
-    char id[ID_DIGITS + 1], other[NAME_SIZE];
+    char id[ID_DIGITS + 1];
     bool is_sign = strcmp(suffix, ".live") == 0;
     if (!is_sign && strcmp(suffix, ".live-new") != 0 && strcmp(suffix, ".stats-new") != 0)
         return;
     snprintf(id, sizeof(id), "%.32s", name);
-    if (is_sign ? faccessat(bulletins->fd, name_of(other, id, ".stats"), F_OK,
-                            AT_SYMLINK_NOFOLLOW) != 0 && !is_alive(bulletins, id)
+    if (is_sign ? !jc_bulletins_has(bulletins, id) && !is_alive(bulletins, id)
                 : is_old(bulletins, name))
         unlinkat(bulletins->fd, name, 0);
 }

@@ -1,7 +1,9 @@
 #include "roll.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cache/cache.h"
 #include "cache/clock.h"
@@ -9,7 +11,8 @@
 #include "history.h"
 #include "run.h"
 
-// What a dead process left is kept for its cache as long as a history says when something was.
+// What a dead process left is kept for a cache that is not ours to write as long as a history says
+// when something was.
 #define KEEP_MS (UINT64_C(30) * 24 * 3600 * 1000)
 
 // --- reading -------------------------------------------------------------------------------------
@@ -28,12 +31,16 @@ static bool is_of_cache(const struct jc_sheet *sheet, const struct jc_cache *cac
            sheet->cache[1] == (has_folder ? (uint64_t) folder->ino : 0);
 }
 
-// Whether nobody will add a dead process's sheet to a history.
+static bool has_cache(const struct jc_sheet *sheet)
+{
+    return sheet->cache[0] != 0 || sheet->cache[1] != 0;
+}
+
+// Whether nobody will add a dead process's sheet to a history that we cannot write.
 static bool is_lost(const struct jc_sheet *sheet)
 {
     uint64_t now = jc_now_unix_ms();
-    bool has_cache = sheet->cache[0] != 0 || sheet->cache[1] != 0;
-    return !has_cache || (now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS);
+    return !has_cache(sheet) || (now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS);
 }
 
 // A run that had to change its folder may have left something in the other.
@@ -90,12 +97,13 @@ static bool look(void *user, const char id[33], bool alive, const char *text, si
         return true;
     }
     bool of_cache = is_of_cache(&sheet, roll->context->cache);
-    if (!alive && is_lost(&sheet))
-        jc_bulletins_remove(folder, id);
-    else if (of_cache) {
+    // However old it is: its counts belong to the totals, and the clock may have been wrong.
+    if (of_cache && (alive || has_cache(&sheet))) {
         visit->failed = !enter(roll, &sheet, alive, visit->folder);
         return !visit->failed;
     }
+    if (!alive && is_lost(&sheet))
+        jc_bulletins_remove(folder, id);
     jc_sheet_finish(&sheet);
     return true;
 }
@@ -151,40 +159,96 @@ void jc_roll_finish(struct jc_roll *roll)
 
 // --- folding -------------------------------------------------------------------------------------
 
-// The history knows them, whether it was added to by us or by somebody quicker.
-static void drop_dead(struct jc_roll *roll)
+static void drop(struct jc_roll *roll, size_t at)
 {
-    size_t left = 0;
-    for (size_t i = 0; i < roll->num_entries; i++) {
-        struct jc_roll_entry *entry = &roll->entries[i];
-        if (entry->alive) {
-            roll->entries[left++] = *entry;
-            continue;
-        }
-        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
-        jc_sheet_finish(&entry->sheet);
+    jc_sheet_finish(&roll->entries[at].sheet);
+    roll->entries[at] = roll->entries[--roll->num_entries];
+}
+
+// What does not lie there any more the history has: somebody quicker added it. The lock is held, so
+// nobody takes anything away meanwhile.
+static void drop_gone(struct jc_roll *roll)
+{
+    for (size_t i = roll->num_entries; i-- > 0;) {
+        const struct jc_roll_entry *entry = &roll->entries[i];
+        if (!entry->alive && !jc_bulletins_has(&roll->folders[entry->folder], entry->sheet.id))
+            drop(roll, i);
     }
-    roll->num_entries = left;
+}
+
+// The dead of those behind `first`, which are dropped: the history has them.
+static void take_away(struct jc_roll *roll, size_t first)
+{
+    for (size_t i = roll->num_entries; i-- > first;) {
+        const struct jc_roll_entry *entry = &roll->entries[i];
+        if (entry->alive)
+            continue;
+        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
+        drop(roll, i);
+    }
+}
+
+// Adds the dead, from the last to the first, at most as many at a time as the history knows by
+// name. The lock is held.
+static enum jc_result add_dead(struct jc_roll *roll, struct jc_error *why)
+{
+    enum jc_result result = JC_OK;
+    const struct jc_sheet **dead = calloc(JC_HISTORY_IDS, sizeof(struct jc_sheet *));
+    if (!dead)
+        return jc_fail_memory(why);
+    for (size_t first = roll->num_entries; result == JC_OK && first > 0;) {
+        size_t count = 0;
+        while (first > 0 && count < JC_HISTORY_IDS)
+            if (!roll->entries[--first].alive)
+                dead[count++] = &roll->entries[first].sheet;
+        if (count > 0)
+            result = jc_history_add_locked(roll->context, dead, count, why);
+        if (result == JC_OK)
+            take_away(roll, first);
+    }
+    free(dead);
+    return result;
+}
+
+// Where the cache cannot be written perhaps nobody ever adds them, and they are not to pile up.
+static void drop_lost(struct jc_roll *roll)
+{
+    int folder = roll->context->cache->folder.fd;
+    if (folder >= 0 && faccessat(folder, ".", W_OK, AT_EACCESS) == 0)
+        return;
+    for (size_t i = roll->num_entries; i-- > 0;) {
+        const struct jc_roll_entry *entry = &roll->entries[i];
+        if (entry->alive || !is_lost(&entry->sheet))
+            continue;
+        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
+        drop(roll, i);
+    }
+}
+
+static size_t count_dead(const struct jc_roll *roll)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < roll->num_entries; i++)
+        count += !roll->entries[i].alive;
+    return count;
 }
 
 void jc_roll_fold(struct jc_roll *roll)
 {
     struct jc_error why;
-    size_t num_dead = 0;
-    const struct jc_sheet **dead = calloc(roll->num_entries + 1, sizeof(struct jc_sheet *));
-    if (!dead)
+    int lock;
+    if (count_dead(roll) == 0)
         return;
-    for (size_t i = 0; i < roll->num_entries; i++) {
-        if (!roll->entries[i].alive)
-            dead[num_dead++] = &roll->entries[i].sheet;
+    enum jc_result result = jc_history_lock(roll->context, &lock, &why);
+    if (result == JC_OK) {
+        drop_gone(roll);
+        result = add_dead(roll, &why);
+        jc_history_unlock(roll->context, lock);
     }
-    enum jc_result result =
-        num_dead > 0 ? jc_history_add(roll->context, dead, num_dead, &why) : JC_OK;
-    if (result == JC_OK)
-        drop_dead(roll);
+    if (result == JC_ERROR_CACHE)
+        drop_lost(roll);
     // Of another version or not writable is how things are; the one who reads is told by others.
-    else if (result != JC_ERROR_CACHE && result != JC_ERROR_UNSUPPORTED)
+    if (result != JC_OK && result != JC_ERROR_CACHE && result != JC_ERROR_UNSUPPORTED)
         jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to"
-                        " the history: %s\n", num_dead, why.text);
-    free(dead);
+                        " the history: %s\n", count_dead(roll), why.text);
 }
