@@ -480,7 +480,8 @@ static void hand_over(struct jc_run *run)
     if (has_counted(&sheet))
         result = sheet.failed ? jc_fail_memory(&why)
                               : jc_history_add(run->context, sheets, 1, &why);
-    if (result == JC_ERROR_TIMEOUT && run->live >= 0) {
+    bool may_pass = result == JC_ERROR_TIMEOUT || result == JC_ERROR_IO;
+    if (may_pass && run->live >= 0) {
         jc_bulletin_abandon(&run->bulletins, run->live); // whoever looks next adds it
         run->live = -1;
     } else if (result != JC_OK) {
