@@ -130,7 +130,8 @@ static int read_statistics(struct report *report)
     struct jc_error error;
     enum jc_result result = jc_stats_read(
         report->session.context,
-        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = report->since_ms, .pid = report->pid),
+        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = report->since_ms, .pid = report->pid,
+                        .fold = true),
         &report->stats, &error);
     return result ? jc_session_complain(error.text) : JC_STATUS_DONE;
 }

@@ -87,7 +87,7 @@ static int begin_look(struct look *look, const struct request *request)
     enum jc_result result = jc_stats_read(
         look->session.context,
         jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = request->since_ms,
-                        .pid = request->pid),
+                        .pid = request->pid, .fold = true),
         &look->stats, &error);
     if (result)
         return jc_complain("%s", error.text);

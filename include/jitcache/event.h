@@ -48,8 +48,7 @@ struct jc_event {
 
 // Where a context tells events. It is called on whichever thread does what it is about, never on
 // one that launches, unless that makes a variant itself (policy `wait`); with no lock of the
-// library held. It may read statistics, and must not destroy the context or a kernel. It has to
-// return: no longjmp, and no exception, leaves it.
+// library held. It may read statistics, and must not destroy the context or a kernel.
 struct jc_event_sink {
     void (*tell)(void *user, const struct jc_event *event);
     void *user;

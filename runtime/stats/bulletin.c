@@ -19,8 +19,9 @@
 #define SHARED_MEMORY "/dev/shm"
 #define ID_DIGITS 32
 
-// An unfinished file is finished in much less.
-#define UNFINISHED_S 60
+// An unfinished file is finished, and a sign of life that was taken away is given again, in much
+// less.
+#define SOON_S 60
 
 // "ID.stats-new" and a NUL.
 #define NAME_SIZE (ID_DIGITS + 16)
@@ -286,14 +287,25 @@ static int open_ours(const struct jc_bulletins *bulletins, const char id[33], co
     return fd;
 }
 
-// Whether the process runs, or that cannot be known.
+static bool is_old(const struct jc_bulletins *bulletins, const char *name)
+{
+    struct stat stat;
+    return fstatat(bulletins->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - stat.st_mtime > SOON_S;
+}
+
+// Whether the process runs, or that cannot be known. One that died leaves its sign of life; where
+// there is none, somebody took that away, perhaps as a file that nobody had touched for long, and
+// the process is about to give another: what it has not told yet must not be lost to its name being
+// in the history.
 static bool is_alive(const struct jc_bulletins *bulletins, const char id[33])
 {
     struct stat stat;
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    char name[NAME_SIZE];
     int fd = open_ours(bulletins, id, ".live", &stat);
     if (fd < 0)
-        return errno != ENOENT;
+        return errno != ENOENT || !is_old(bulletins, name_of(name, id, ".stats"));
     bool alive = fcntl(fd, F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
     close(fd);
     return alive;
@@ -332,13 +344,6 @@ close_file:
 static const char *suffix_of(const char *name)
 {
     return strspn(name, "0123456789abcdef") == ID_DIGITS ? name + ID_DIGITS : NULL;
-}
-
-static bool is_old(const struct jc_bulletins *bulletins, const char *name)
-{
-    struct stat stat;
-    return fstatat(bulletins->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
-           time(NULL) - stat.st_mtime > UNFINISHED_S;
 }
 
 bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33])

@@ -51,12 +51,24 @@ static int try_lock(struct jc_cache *cache, int *fd)
     return status;
 }
 
+static bool may_write(const struct jc_context *context, bool anyway)
+{
+    const struct jc_cache *cache = context->cache;
+    enum jc_cache_state state = jc_cache_state_now(cache);
+    if (cache->folder.fd < 0)
+        return false;
+    return state == JC_CACHE_READ_WRITE ||
+           (anyway && context->reads_only && state == JC_CACHE_READ_ONLY &&
+            jc_folder_can_be_written(&cache->folder));
+}
+
 // A descriptor of its own for each, so that threads exclude each other too.
-enum jc_result jc_history_lock(struct jc_context *context, int *fd, struct jc_error *error)
+enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
+                               struct jc_error *error)
 {
     struct jc_cache *cache = context->cache;
     int status;
-    if (cache->folder.fd < 0 || jc_cache_state_now(cache) != JC_CACHE_READ_WRITE) {
+    if (!may_write(context, anyway)) {
         const char *reason = atomic_load(&cache->reason);
         return jc_fail(error, reason == cache->disk_reason ? JC_ERROR_IO : JC_ERROR_CACHE,
                        "the cache is not written: %s", reason);
@@ -443,7 +455,7 @@ enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet 
                               size_t count, struct jc_error *error)
 {
     int lock;
-    enum jc_result result = jc_history_lock(context, &lock, error);
+    enum jc_result result = jc_history_lock(context, false, &lock, error);
     if (result != JC_OK)
         return result;
     result = jc_history_add_locked(context, sheets, count, error);
@@ -469,7 +481,7 @@ enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet
     struct jc_history history, empty = {.zeroed_ms = jc_now_unix_ms()};
     int lock;
     bool failed = false;
-    enum jc_result result = jc_history_lock(context, &lock, error);
+    enum jc_result result = jc_history_lock(context, false, &lock, error);
     if (result != JC_OK)
         return result;
     result = open_history(context, &history, error);

@@ -1,9 +1,7 @@
 #include "roll.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cache/cache.h"
 #include "cache/clock.h"
@@ -11,8 +9,8 @@
 #include "history.h"
 #include "run.h"
 
-// What a dead process left is kept for a cache that is not ours to write as long as a history says
-// when something was.
+// What a dead process left and nobody adds to a history is kept as long as that would say when
+// something was.
 #define KEEP_MS (UINT64_C(30) * 24 * 3600 * 1000)
 
 // --- reading -------------------------------------------------------------------------------------
@@ -31,16 +29,18 @@ static bool is_of_cache(const struct jc_sheet *sheet, const struct jc_cache *cac
            sheet->cache[1] == (has_folder ? (uint64_t) folder->ino : 0);
 }
 
-static bool has_cache(const struct jc_sheet *sheet)
-{
-    return sheet->cache[0] != 0 || sheet->cache[1] != 0;
-}
-
-// Whether nobody will add a dead process's sheet to a history that we cannot write.
-static bool is_lost(const struct jc_sheet *sheet)
+static bool is_old(const struct jc_sheet *sheet)
 {
     uint64_t now = jc_now_unix_ms();
-    return !has_cache(sheet) || (now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS);
+    return now > sheet->seen_ms && now - sheet->seen_ms > KEEP_MS;
+}
+
+// Whether nobody will add a dead process's sheet to a history. That of our own cache may be added,
+// however old it is by a clock that was set.
+static bool is_lost(const struct jc_sheet *sheet, bool of_cache)
+{
+    bool has_cache = sheet->cache[0] != 0 || sheet->cache[1] != 0;
+    return !has_cache || (!of_cache && is_old(sheet));
 }
 
 // A run that had to change its folder may have left something in the other.
@@ -97,13 +97,12 @@ static bool look(void *user, const char id[33], bool alive, const char *text, si
         return true;
     }
     bool of_cache = is_of_cache(&sheet, roll->context->cache);
-    // However old it is: its counts belong to the totals, and the clock may have been wrong.
-    if (of_cache && (alive || has_cache(&sheet))) {
+    if (!alive && is_lost(&sheet, of_cache))
+        jc_bulletins_remove(folder, id);
+    else if (of_cache) {
         visit->failed = !enter(roll, &sheet, alive, visit->folder);
         return !visit->failed;
     }
-    if (!alive && is_lost(&sheet))
-        jc_bulletins_remove(folder, id);
     jc_sheet_finish(&sheet);
     return true;
 }
@@ -176,12 +175,12 @@ static void drop_gone(struct jc_roll *roll)
     }
 }
 
-// The dead of those behind `first`, which are dropped: the history has them.
-static void take_away(struct jc_roll *roll, size_t first)
+// Takes away the dead from `first` on, or of them the old ones alone.
+static void take_away(struct jc_roll *roll, size_t first, bool old_only)
 {
     for (size_t i = roll->num_entries; i-- > first;) {
         const struct jc_roll_entry *entry = &roll->entries[i];
-        if (entry->alive)
+        if (entry->alive || (old_only && !is_old(&entry->sheet)))
             continue;
         jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
         drop(roll, i);
@@ -204,25 +203,10 @@ static enum jc_result add_dead(struct jc_roll *roll, struct jc_error *why)
         if (count > 0)
             result = jc_history_add_locked(roll->context, dead, count, why);
         if (result == JC_OK)
-            take_away(roll, first);
+            take_away(roll, first, false);
     }
     free(dead);
     return result;
-}
-
-// Where the cache cannot be written perhaps nobody ever adds them, and they are not to pile up.
-static void drop_lost(struct jc_roll *roll)
-{
-    int folder = roll->context->cache->folder.fd;
-    if (folder >= 0 && faccessat(folder, ".", W_OK, AT_EACCESS) == 0)
-        return;
-    for (size_t i = roll->num_entries; i-- > 0;) {
-        const struct jc_roll_entry *entry = &roll->entries[i];
-        if (entry->alive || !is_lost(&entry->sheet))
-            continue;
-        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
-        drop(roll, i);
-    }
 }
 
 static size_t count_dead(const struct jc_roll *roll)
@@ -233,22 +217,22 @@ static size_t count_dead(const struct jc_roll *roll)
     return count;
 }
 
-void jc_roll_fold(struct jc_roll *roll)
+void jc_roll_fold(struct jc_roll *roll, bool anyway)
 {
     struct jc_error why;
     int lock;
     if (count_dead(roll) == 0)
         return;
-    enum jc_result result = jc_history_lock(roll->context, &lock, &why);
+    enum jc_result result = jc_history_lock(roll->context, anyway, &lock, &why);
     if (result == JC_OK) {
         drop_gone(roll);
         result = add_dead(roll, &why);
         jc_history_unlock(roll->context, lock);
     }
-    if (result == JC_ERROR_CACHE)
-        drop_lost(roll);
     // Of another version or not writable is how things are; the one who reads is told by others.
-    if (result != JC_OK && result != JC_ERROR_CACHE && result != JC_ERROR_UNSUPPORTED)
+    if (result == JC_ERROR_CACHE || result == JC_ERROR_UNSUPPORTED)
+        take_away(roll, 0, true);
+    else if (result != JC_OK)
         jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to"
                         " the history: %s\n", count_dead(roll), why.text);
 }

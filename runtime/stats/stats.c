@@ -21,7 +21,6 @@ struct reading {
     struct jc_sheet sum;
     struct jc_sheet **running; // of whom a process is told; they are the roll's, or `own`
     size_t num_running;
-    uint64_t num_dead; // whom the history does not have
 };
 
 static void finish(struct reading *reading)
@@ -50,7 +49,6 @@ static bool is_asked_for(const struct reading *reading, const struct jc_sheet *s
 static void add(struct reading *reading, struct jc_sheet *sheet, bool alive)
 {
     const struct jc_sheet *zeroed = jc_history_zeroed(&reading->history, sheet->id);
-    reading->num_dead += !alive;
     if (!is_asked_for(reading, sheet, alive))
         return;
     if (zeroed)
@@ -99,7 +97,7 @@ static enum jc_result read_cache(struct reading *reading, struct jc_error *error
     enum jc_result result = jc_roll_read(&reading->roll, reading->context, false, error);
     if (result != JC_OK)
         return result;
-    jc_roll_fold(&reading->roll);
+    jc_roll_fold(&reading->roll, reading->params.fold);
     result = read_history(reading, error);
     if (result != JC_OK)
         return result;
@@ -166,7 +164,7 @@ static bool copy_rest(struct jc_published *published, const struct reading *read
     const char *folder = roll->folders[0].path ? roll->folders[0].path : roll->folders[1].path;
     stats->now_ms = jc_now_unix_ms();
     stats->zeroed_ms = reading->history.zeroed_ms;
-    stats->ended = reading->history.ended + reading->num_dead;
+    stats->ended = reading->history.ended;
     stats->folder = copy(&published->arena, folder);
     stats->trouble = copy(&published->arena, roll->trouble.data);
     return stats->folder && stats->trouble && copy_processes(published, reading);
@@ -191,9 +189,8 @@ static enum jc_result give_out(struct reading *reading, struct jc_stats **stats,
 static enum jc_result check(struct jc_context *context, const struct jc_stats_params *given,
                             struct jc_stats_params *params, struct jc_error *error)
 {
-    if (!context || !given)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "params"
-                                                                            : "context");
+    if (!context)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL");
     enum jc_result result =
         jc_params_copy(params, sizeof(*params), given, "jc_stats_params", error);
     if (result != JC_OK)
@@ -274,7 +271,7 @@ enum jc_result jc_stats_zero(struct jc_context *context, struct jc_error *error)
     begin(&reading, context);
     enum jc_result result = jc_roll_read(&reading.roll, context, false, error);
     if (result == JC_OK) {
-        jc_roll_fold(&reading.roll);
+        jc_roll_fold(&reading.roll, false);
         result = zero(&reading, error);
     }
     finish(&reading);
