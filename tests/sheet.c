@@ -828,10 +828,10 @@ static void since_leaves_what_was_counted_since_then(void **state)
         {NOON - 10 * DAY, NOON - 10 * DAY, 1111, 4, true}, // before it began
         {NOON - 9 * HOUR + 1, NOON - 9 * HOUR, 1111, 4, true},
         {NOON - 8 * HOUR - 1, NOON - 9 * HOUR, 1111, 4, true}, // within an hour that is one span
-        {NOON - 8 * HOUR, NOON - HOUR, 111, 3, true},
+        {NOON - 8 * HOUR, NOON - 8 * HOUR, 111, 3, true}, // nothing was counted then
         {NOON - 50 * MINUTE, NOON - HOUR, 111, 3, true},
-        {NOON - 45 * MINUTE, NOON - 10 * MINUTE, 11, 2, true},
-        {NOON - 9 * MINUTE, NOON, 1, 1, false},
+        {NOON - 45 * MINUTE, NOON - 45 * MINUTE, 11, 2, true},
+        {NOON - 9 * MINUTE, NOON - 9 * MINUTE, 1, 1, false},
         {NOON + 30 * 1000, NOON, 1, 1, false},
         {NOON + MINUTE, NOON + MINUTE, 0, 0, false},
         {UINT64_MAX, UINT64_MAX, 0, 0, false},

@@ -19,8 +19,9 @@
 #define SHARED_MEMORY "/dev/shm"
 #define ID_DIGITS 32
 
-// An unfinished file is finished in much less.
-#define UNFINISHED_S 60
+// An unfinished file is finished, and a sign of life that was taken away is given again, in much
+// less.
+#define SOON_S 60
 
 // "ID.stats-new" and a NUL.
 #define NAME_SIZE (ID_DIGITS + 16)
@@ -286,14 +287,25 @@ static int open_ours(const struct jc_bulletins *bulletins, const char id[33], co
     return fd;
 }
 
-// Whether the process runs, or that cannot be known.
+static bool is_old(const struct jc_bulletins *bulletins, const char *name)
+{
+    struct stat stat;
+    return fstatat(bulletins->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - stat.st_mtime > SOON_S;
+}
+
+// Whether the process runs, or that cannot be known. One that died leaves its sign of life; where
+// there is none, somebody took that away, perhaps as a file that nobody had touched for long, and
+// the process is about to give another: what it has not told yet must not be lost to its name being
+// in the history.
 static bool is_alive(const struct jc_bulletins *bulletins, const char id[33])
 {
     struct stat stat;
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    char name[NAME_SIZE];
     int fd = open_ours(bulletins, id, ".live", &stat);
     if (fd < 0)
-        return errno != ENOENT;
+        return errno != ENOENT || !is_old(bulletins, name_of(name, id, ".stats"));
     bool alive = fcntl(fd, F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
     close(fd);
     return alive;
@@ -334,23 +346,22 @@ static const char *suffix_of(const char *name)
     return strspn(name, "0123456789abcdef") == ID_DIGITS ? name + ID_DIGITS : NULL;
 }
 
-static bool is_old(const struct jc_bulletins *bulletins, const char *name)
+bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33])
 {
-    struct stat stat;
-    return fstatat(bulletins->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
-           time(NULL) - stat.st_mtime > UNFINISHED_S;
+    char name[NAME_SIZE];
+    return faccessat(bulletins->fd, name_of(name, id, ".stats"), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
 }
 
 // Removes a file if it belongs to nothing: what a process left that was killed between two steps.
 static void sweep(const struct jc_bulletins *bulletins, const char *name, const char *suffix)
 {
-    char id[ID_DIGITS + 1], other[NAME_SIZE];
+    char id[ID_DIGITS + 1];
     bool is_sign = strcmp(suffix, ".live") == 0;
     if (!is_sign && strcmp(suffix, ".live-new") != 0 && strcmp(suffix, ".stats-new") != 0)
         return;
     snprintf(id, sizeof(id), "%.32s", name);
-    if (is_sign ? faccessat(bulletins->fd, name_of(other, id, ".stats"), F_OK,
-                            AT_SYMLINK_NOFOLLOW) != 0 && !is_alive(bulletins, id)
+    if (is_sign ? !jc_bulletins_has(bulletins, id) && !is_alive(bulletins, id)
                 : is_old(bulletins, name))
         unlinkat(bulletins->fd, name, 0);
 }

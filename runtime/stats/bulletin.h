@@ -61,6 +61,9 @@ enum jc_result jc_bulletins_visit(struct jc_bulletins *bulletins, bool dead_only
                                                const char *text, size_t size),
                                   void *user);
 
+// Whether a process's sheet lies there.
+bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33]);
+
 // Takes away what a dead process left.
 void jc_bulletins_remove(struct jc_bulletins *bulletins, const char id[33]);
 

@@ -27,7 +27,7 @@
 struct jc_run {
     // Constant once it is made.
     struct jc_context *context;
-    pid_t process;
+    pid_t process; // 0 in the child of a fork
     char id[33];
     char *folder;
     struct jc_event_sink sink; // without `tell`: there is none
@@ -336,7 +336,7 @@ static void fold_dead(struct jc_run *run)
     struct jc_roll roll;
     if (jc_roll_read(&roll, run->context, true, NULL) != JC_OK)
         return;
-    jc_roll_fold(&roll);
+    jc_roll_fold(&roll, false);
     jc_roll_finish(&roll);
 }
 
@@ -401,6 +401,7 @@ static void resume_run(void *user)
 static void fork_run(void *user)
 {
     struct jc_run *run = user;
+    run->process = 0; // not even a child with the number that its parent has in its own namespace
     run->live = -1;
     pthread_cond_init(&run->due, NULL);
     resume_run(user);
@@ -480,7 +481,9 @@ static void hand_over(struct jc_run *run)
     if (has_counted(&sheet))
         result = sheet.failed ? jc_fail_memory(&why)
                               : jc_history_add(run->context, sheets, 1, &why);
-    if (result == JC_ERROR_TIMEOUT && run->live >= 0) {
+    bool passes = result == JC_ERROR_TIMEOUT || result == JC_ERROR_IO ||
+                  result == JC_ERROR_OUT_OF_MEMORY;
+    if (passes && run->live >= 0) {
         jc_bulletin_abandon(&run->bulletins, run->live); // whoever looks next adds it
         run->live = -1;
     } else if (result != JC_OK) {

@@ -521,7 +521,8 @@ void jc_sheet_subtract(struct jc_sheet *sheet, const struct jc_sheet *earlier)
     keep_events(sheet, earlier->seen_ms + 1);
 }
 
-// Leaves the spans that end after `since_ms`. Returns when the first of them begins.
+// Leaves the spans that end after `since_ms`. Returns that, or when the first of them begins if it
+// has counted before.
 static uint64_t keep_spans_after(struct jc_sheet *sheet, uint64_t since_ms)
 {
     size_t first = 0;
@@ -531,7 +532,8 @@ static uint64_t keep_spans_after(struct jc_sheet *sheet, uint64_t since_ms)
     sheet->num_spans -= first;
     if (first > 0)
         memmove(sheet->spans, sheet->spans + first, sheet->num_spans * sizeof(*sheet->spans));
-    return sheet->num_spans > 0 ? sheet->spans[0].start_ms : since_ms;
+    bool has_begun = sheet->num_spans > 0 && sheet->spans[0].start_ms < since_ms;
+    return has_begun ? sheet->spans[0].start_ms : since_ms;
 }
 
 void jc_sheet_since(struct jc_sheet *sheet, uint64_t *since_ms)
