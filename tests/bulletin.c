@@ -538,6 +538,29 @@ static void who_was_robbed_of_its_sign_of_life_is_not_dead_at_once(void **state)
     jc_bulletins_finish(&bulletins);
 }
 
+static void a_past_goes_with_its_bulletin(void **state)
+{
+    (void) state;
+    struct jc_bulletins bulletins;
+    size_t size = 0;
+    bool failed = true;
+    open_folder(&bulletins);
+    int live = jc_bulletin_begin(&bulletins, id);
+    assert_null(jc_bulletins_read_past(&bulletins, id, &size, &failed));
+    assert_false(failed);
+    assert_int_equal(jc_bulletin_write_past(&bulletins, id, "old", 3), JC_OK);
+    assert_int_equal(jc_bulletin_write_past(&bulletins, id, "older", 5), JC_OK);
+    assert_int_equal(visit(&bulletins, false).alive, 0); // it is none by itself
+    char *text = jc_bulletins_read_past(&bulletins, id, &size, &failed);
+    assert_string_equal(text, "older");
+    assert_int_equal(size, 5);
+    free(text);
+    jc_bulletin_abandon(&bulletins, live);
+    visit(&bulletins, true); // killed between the two
+    jc_bulletins_finish(&bulletins);
+    assert_int_equal(rmdir(scratch_path("stats")), 0);
+}
+
 static bool see_one(void *user, const char of[33], bool alive, const char *text, size_t size)
 {
     see(user, of, alive, text, size);
@@ -583,6 +606,7 @@ int main(void)
         TEST(a_file_of_another_user_is_passed_over),
         TEST(what_belongs_to_nothing_is_swept),
         TEST(who_was_robbed_of_its_sign_of_life_is_not_dead_at_once),
+        TEST(a_past_goes_with_its_bulletin),
         TEST(a_visit_ends_where_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <time.h>
@@ -488,6 +489,58 @@ static void events_that_do_not_fit_are_counted(void **state)
     jc_sheet_finish(&sheet);
 }
 
+// Where a name in "scratch/stats" ends so; 0: there is none.
+static ino_t file_that_ends(const char *suffix)
+{
+    struct stat stat;
+    ino_t found = 0;
+    DIR *folder = opendir(scratch_path("stats"));
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        const char *dot = strchr(entry->d_name, '.');
+        if (dot && strcmp(dot, suffix) == 0 &&
+            fstatat(dirfd(folder), entry->d_name, &stat, 0) == 0)
+            found = stat.st_ino;
+    }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+static void what_seldom_changes_is_published_when_it_does(void **state)
+{
+    (void) state;
+    struct jc_stats *stats;
+    long long into_s = (long long) (jc_now_unix_ms() / 1000 % 60);
+    atomic_store(&wall_ahead_s, 60 - into_s); // no minute ends by itself
+    tell(300);
+    runs_count(context, "k", 5);
+    assert_true(runs_await_published(context, 5));
+    ino_t past = file_that_ends(".past"), present = file_that_ends(".stats");
+    assert_true(past != 0);
+    runs_count(context, "k", 2);
+    assert_true(runs_await_published(context, 7));
+    assert_int_equal(file_that_ends(".past"), past);
+    assert_int_not_equal(file_that_ends(".stats"), present);
+    tell(1);
+    runs_count(context, "k", 1);
+    assert_true(runs_await_published(context, 8));
+    assert_int_not_equal(file_that_ends(".past"), past);
+    assert_int_equal(jc_stats_read(reader, jc_stats_params(.scope = JC_STATS_CACHE), &stats, NULL),
+                     JC_OK);
+    assert_int_equal(stats->num_events, 301);
+    assert_int_equal(stats->total.launches, 8);
+    jc_stats_destroy(&stats);
+    atomic_fetch_add(&wall_ahead_s, 120); // another minute
+    past = file_that_ends(".past");
+    runs_count(context, "k", 10);
+    assert_true(runs_await_published(context, 18));
+    assert_int_not_equal(file_that_ends(".past"), past);
+    assert_int_equal(jc_stats_read(reader, jc_stats_params(.scope = JC_STATS_CACHE,
+                                   .since_ms = jc_now_unix_ms() - 61000), &stats, NULL), JC_OK);
+    assert_int_equal(stats->total.launches, 10);
+    jc_stats_destroy(&stats);
+}
+
 // --- where it cannot be published ----------------------------------------------------------------
 
 static void a_folder_that_cannot_be_made_is_told_once_and_costs_no_history(void **state)
@@ -778,6 +831,7 @@ int main(void)
         TEST(an_event_is_told_at_once_and_kept),
         TEST(more_than_the_limit_is_dropped_and_counted),
         TEST(events_that_do_not_fit_are_counted),
+        TEST(what_seldom_changes_is_published_when_it_does),
         TEST(a_folder_that_cannot_be_made_is_told_once_and_costs_no_history),
         TEST(whoever_empties_the_folder_sees_it_filled_again),
         TEST(one_that_cannot_have_the_history_leaves_its_bulletin),

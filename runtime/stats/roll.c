@@ -78,29 +78,55 @@ static bool enter(struct jc_roll *roll, struct jc_sheet *sheet, bool alive, size
     return true;
 }
 
+static void tell(struct visit *visit, const char id[33], const char *suffix, const char *why)
+{
+    struct jc_roll *roll = visit->roll;
+    jc_buffer_print(&roll->trouble, "%s/%s%s: %s\n", roll->folders[visit->folder].path, id, suffix,
+                    why);
+}
+
+// False: it is not one of that run's, which is told, or out of memory.
+static bool read_sheet(struct visit *visit, const char id[33], const char *suffix,
+                       const char *text, size_t size, struct jc_sheet *sheet)
+{
+    struct jc_error why;
+    enum jc_result result = jc_sheet_read(sheet, text, size, &why);
+    visit->failed = visit->failed || result == JC_ERROR_OUT_OF_MEMORY;
+    if (result == JC_OK && strcmp(sheet->id, id) == 0)
+        return true;
+    if (!visit->failed)
+        tell(visit, id, suffix, result == JC_OK ? "it is another run's" : why.text);
+    jc_sheet_finish(sheet);
+    return false;
+}
+
+// Without its past a sheet has all but its events and what was when.
+static void add_past(struct visit *visit, struct jc_sheet *sheet)
+{
+    struct jc_sheet past = {0};
+    size_t size;
+    char *text = jc_bulletins_read_past(&visit->roll->folders[visit->folder], sheet->id, &size,
+                                        &visit->failed);
+    if (text && read_sheet(visit, sheet->id, ".past", text, size, &past)) {
+        jc_sheet_add_past(sheet, &past);
+        jc_sheet_finish(&past);
+    }
+    free(text);
+}
+
 static bool look(void *user, const char id[33], bool alive, const char *text, size_t size)
 {
     struct visit *visit = user;
     struct jc_roll *roll = visit->roll;
-    struct jc_bulletins *folder = &roll->folders[visit->folder];
     struct jc_sheet sheet = {0};
-    struct jc_error why;
-    enum jc_result result = jc_sheet_read(&sheet, text, size, &why);
-    if (result == JC_ERROR_OUT_OF_MEMORY) {
-        visit->failed = true;
-        return false;
-    }
-    if (result != JC_OK || strcmp(sheet.id, id) != 0) {
-        jc_buffer_print(&roll->trouble, "%s/%s.stats: %s\n", folder->path, id,
-                        result == JC_OK ? "it is another run's" : why.text);
-        jc_sheet_finish(&sheet);
-        return true;
-    }
+    if (!read_sheet(visit, id, ".stats", text, size, &sheet))
+        return !visit->failed;
     bool of_cache = is_of_cache(&sheet, roll->context->cache);
-    if (!alive && is_lost(&sheet, of_cache))
-        jc_bulletins_remove(folder, id);
-    else if (of_cache) {
-        visit->failed = !enter(roll, &sheet, alive, visit->folder);
+    if (!alive && is_lost(&sheet, of_cache)) {
+        jc_bulletins_remove(&roll->folders[visit->folder], id);
+    } else if (of_cache) {
+        add_past(visit, &sheet);
+        visit->failed = !enter(roll, &sheet, alive, visit->folder) || visit->failed;
         return !visit->failed;
     }
     jc_sheet_finish(&sheet);
