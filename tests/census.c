@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/launch/census.h"
 #include "runtime/launch/kernel.h"
@@ -211,6 +212,32 @@ static void what_is_planned_later_is_no_fault_any_more(void **state)
     tear_down(&fixture);
 }
 
+// A program that runs once before it warms up: what it asks for then is planned after that.
+static void what_was_asked_for_ahead_of_a_warm_up_says_nothing_after_it(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct jc_sheet sheet = {0};
+    set_up(&fixture);
+    ask(&fixture, "16 align:16 value:8 div:16 div:16", 1);
+    ask(&fixture, "16 align:16 value:8 - -", 1);
+    ask(&fixture, "16 align:16 value:9 - div:16", 1);
+    expect_named(&fixture, "before", 3, "count:2 n:2 stride:2");
+    plan(&fixture, "16 align:16 value:8 div:16 div:16");
+    plan(&fixture, "16 align:16 value:8 - -");
+    plan(&fixture, "16 align:16 value:8 - div:16");
+    plan(&fixture, "16 align:16 value:9 - div:16");
+    expect_named(&fixture, "after", 0, "");
+    // One combination that was not planned, and then another.
+    ask(&fixture, "16 align:16 value:9 div:16 div:16", 5000);
+    expect_named(&fixture, "one", 1, "");
+    assert_int_equal(report(&fixture, &sheet)->first_asked_ms, 5000);
+    ask(&fixture, "16 align:16 value:9 - -", 6000);
+    expect_named(&fixture, "two", 2, "n:2 stride:2");
+    jc_sheet_finish(&sheet);
+    tear_down(&fixture);
+}
+
 // --- how many ------------------------------------------------------------------------------------
 
 static void ask_values(struct fixture *fixture, int64_t first, int64_t last)
@@ -316,6 +343,7 @@ static void what_people_read_names_the_line_and_what_to_write_there(void **state
     assert_string_equal(count->replacement,
                         "- {name: count, type: i32, do_not_specialize: true, typical: 8}");
     assert_non_null(strstr(count->advice, "do_not_specialize"));
+    assert_non_null(strstr(count->advice, "with jc_kernel_warmup and a `range`"));
     assert_string_equal(n->name, "n");
     assert_int_equal(n->line, 9);
     assert_string_equal(n->examples[0], "none");
@@ -325,6 +353,7 @@ static void what_people_read_names_the_line_and_what_to_write_there(void **state
     assert_string_equal(stride->replacement, "- {name: stride, type: i64, do_not_specialize: true,"
                                              " derive: \"align(n, 4)\"}");
     assert_non_null(strstr(stride->advice, "align(n, 4)"));
+    assert_non_null(strstr(stride->advice, "with jc_kernel_warmup and ranges of those"));
     assert_string_equal(tile->name, "TILE");
     assert_true(tile->is_parameter);
     assert_int_equal(tile->line, 4);
@@ -336,26 +365,165 @@ static void what_people_read_names_the_line_and_what_to_write_there(void **state
     tear_down(&fixture);
 }
 
-static void an_item_in_brackets_has_no_dash(void **state)
+// Where an item ends that begins at `start`: with its brackets, or before the next line that is not
+// indented further than `indent`.
+static const char *end_of(const char *start, size_t indent)
+{
+    if (start[strspn(start, "- ")] == '{')
+        return strchr(start, '}') + 1;
+    const char *end = strchr(start, '\n');
+    while (strspn(end + 1, " ") > indent)
+        end = strchr(end + 1, '\n');
+    return end;
+}
+
+// Writes what is advised of an argument in place of its item, as a person would, and nothing else.
+static char *follow(const struct jc_template *tmpl, const char *description, size_t index)
+{
+    struct jc_buffer followed = {0};
+    const char *line = description;
+    char name[64];
+    for (unsigned i = 1; i < tmpl->arguments[index].line; i++)
+        line = strchr(line, '\n') + 1;
+    const char *start = line + strspn(line, " ");
+    snprintf(name, sizeof(name), "name: %s,", tmpl->arguments[index].name);
+    if (*start != '-' && strchr(start, '{') && strchr(start, '{') < strchr(start, '\n'))
+        for (start = strstr(start, name); *start != '{'; start--)
+            ;
+    size_t indent = (size_t) (start - line) - (*start != '-' && *start != '{');
+    jc_buffer_append(&followed, description, (size_t) (start - description));
+    jc_storm_put_item(tmpl, index, &followed);
+    jc_buffer_string(&followed, end_of(start, indent));
+    return jc_buffer_take(&followed);
+}
+
+// Nothing of it is specialized any more, and all else about it is as it was.
+static void expect_followed(const char *what, const struct jc_template *before,
+                            const struct jc_template *after, size_t index)
+{
+    const struct jc_argument *was = &before->arguments[index], *is = &after->arguments[index];
+    assert_int_equal(after->num_arguments, before->num_arguments);
+    if (!is->do_not_specialize || was->do_not_specialize)
+        fail_msg("%s: '%s' is specialized still", what, is->name);
+    assert_string_equal(is->name, was->name);
+    assert_string_equal(is->type_name, was->type_name);
+    assert_int_equal(is->derive != NULL, was->derive != NULL);
+    assert_int_equal(is->has_range, was->has_range);
+    assert_true(is->range_min == was->range_min && is->range_max == was->range_max);
+    assert_true(is->has_typical == was->has_typical && is->typical == was->typical);
+    for (size_t i = 0; i < before->num_arguments; i++)
+        if (i != index && after->arguments[i].do_not_specialize)
+            fail_msg("%s: '%s' is not specialized any more", what, after->arguments[i].name);
+}
+
+#define SIGNATURE "void k(const float *p, int n, long long stride, float x)"
+
+static struct jc_template *read_again(const char *name, const char *content)
+{
+    struct jc_template *tmpl;
+    struct jc_error error;
+    scratch_put(name, content);
+    if (jc_template_create(jc_template_params(.file = scratch_path(name)), &tmpl, &error))
+        fail_msg("%s\n%s", error.text, content);
+    return tmpl;
+}
+
+static void check_form(const char *form, bool beside)
+{
+    static const char source[] = "#include <jitcache.cuh>\n" SIGNATURE
+        " { JC_FACT(p); JC_FACT(n); JC_FACT(stride); }\n";
+    struct jc_buffer content = {0};
+    const char *name = beside ? "k.yaml" : "k.cu";
+    jc_buffer_print(&content, beside ? "%s" : "/*jitcache\n%s*/\n", form);
+    jc_buffer_string(&content, beside ? "" : source);
+    scratch_put("k.cu", source);
+    struct jc_template *before = read_again(name, content.data);
+    for (size_t i = 0; i < 3; i++) {
+        char *followed = follow(before, content.data, i);
+        struct jc_template *after = read_again(name, followed);
+        expect_followed(followed, before, after, i);
+        jc_template_destroy(&after);
+        free(followed);
+    }
+    jc_template_destroy(&before);
+    jc_buffer_finish(&content);
+}
+
+static void advice_that_is_followed_to_the_letter_is_a_template_again(void **state)
 {
     (void) state;
-    static const char flow[] =
-        "/*jitcache\n"
+    static const char *const forms[] = {
+        // One in each line, with whatever an item can have, and comments behind.
         "kernel: k\n"
-        "arguments: [{name: a, type: i32},\n"
-        "  {name: b, type: i32}]\n"
-        "*/\n"
-        "#include <jitcache.cuh>\n"
-        "extern \"C\" __global__ void k(int a, int b) { JC_FACT(a); JC_FACT(b); }\n";
-    struct fixture fixture;
+        "arguments:\n"
+        "  - {name: p, type: const f32*, facets: [null, \"align: 32\"], align: either} # one\n"
+        "  - {name: n, type: i32, facets: [value], range: [-5, 4096]} # tokens\n"
+        "  - {name: stride, type: i64, derive: \"-n + align(n, 4)\"}\n"
+        "  - {name: x, type: f32}\n",
+        // In several lines.
+        "kernel: k\n"
+        "arguments:\n"
+        "- name: p\n"
+        "  type: const f32*\n"
+        "  align: either\n"
+        "-\n"
+        "  name: n\n"
+        "  type: i32\n"
+        "  range: -5:4096\n"
+        "- name: stride\n"
+        "  type: i64\n"
+        "  derive: n * 2\n"
+        "- name: x\n"
+        "  type: f32\n",
+        // In brackets, one in each line, several in one, and behind the list's own.
+        "kernel: k\n"
+        "arguments: [{name: p, type: const f32*, align: either},\n"
+        "            {name: n, type: i32, typical: -3}, {name: stride, type: i64},\n"
+        "  { name: x, type: f32 }]\n",
+        "kernel: k\n"
+        "arguments: [ # a comment\n"
+        "  {name: p, type: const f32*}, {name: n, type: i32}, # another\n"
+        "  {name: stride, type: i64}, {name: x, type: f32}\n"
+        "  ]\n",
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        check_form(forms[i], false);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        check_form(forms[i], true);
+}
+
+#define TEXT_OF(...) #__VA_ARGS__
+
+// What is advised of a struct is compiled here.
+#define ADVISED {.name = "stride", .type = "i64", .do_not_specialize = "true", \
+                 .derive = "align(n, 4)"}
+#define TEXT_OF_ALL(...) TEXT_OF(__VA_ARGS__)
+
+static void advice_about_a_struct_is_c(void **state)
+{
+    (void) state;
+    struct jc_argument_description arguments[] = {
+        {.name = "p", .type = "const f32*"},
+        {.name = "n", .type = "i32", .range = "1:4096"},
+        {.name = "stride", .type = "i64", .derive = "align(n, 4)", .line = 7},
+        {.name = "x", .type = "f32"},
+    };
+    const struct jc_description description = {
+        .kernel = "k", .arguments = arguments, .num_arguments = 4};
+    static const char source[] = "#include <jitcache.cuh>\n" SIGNATURE " { JC_FACT(stride); }\n";
+    const struct jc_template_params *params =
+        jc_template_params(.text = source, .description = &description);
+    struct jc_template *before, *after;
     struct jc_buffer item = {0};
-    make(&fixture, jc_template_params(.text = flow));
-    for (size_t i = 0; i < 2; i++)
-        jc_storm_put_item(fixture.tmpl, i, &item);
-    assert_string_equal(item.data, "{name: a, type: i32, do_not_specialize: true}"
-                                   "{name: b, type: i32, do_not_specialize: true}");
+    assert_int_equal(jc_template_create(params, &before, NULL), JC_OK);
+    jc_storm_put_item(before, 2, &item);
+    assert_string_equal(item.data, TEXT_OF_ALL(ADVISED));
+    arguments[2] = (struct jc_argument_description) ADVISED;
+    assert_int_equal(jc_template_create(params, &after, NULL), JC_OK);
+    expect_followed("a struct", before, after, 2);
     jc_buffer_finish(&item);
-    tear_down(&fixture);
+    jc_template_destroy(&before);
+    jc_template_destroy(&after);
 }
 
 static void the_file_can_be_opened_from_anywhere_unless_nobody_named_one(void **state)
@@ -377,10 +545,14 @@ static void the_file_can_be_opened_from_anywhere_unless_nobody_named_one(void **
         const struct jc_template_params *params;
         const char *file;
         unsigned line;
+        const char *replacement;
     } cases[] = {
-        {jc_template_params(.file = "sub/k.cu"), absolute, 3},
-        {jc_template_params(.file = "sub/k.yaml"), absolute, 3},
-        {jc_template_params(.text = source, .description = &description), "", 0},
+        {jc_template_params(.file = "sub/k.cu"), absolute, 3,
+         "- {name: p, type: f32*, do_not_specialize: true}"},
+        {jc_template_params(.file = "sub/k.yaml"), absolute, 3,
+         "- {name: p, type: f32*, do_not_specialize: true}"},
+        {jc_template_params(.text = source, .description = &description), "", 0,
+         "{.name = \"p\", .type = \"f32*\", .do_not_specialize = \"true\"}"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct jc_template *tmpl;
@@ -401,9 +573,8 @@ static void the_file_can_be_opened_from_anywhere_unless_nobody_named_one(void **
         jc_finding_write(census, &finding, &sheet, row);
         assert_string_equal(row->varying[0].file, cases[i].file);
         assert_int_equal(row->varying[0].line, cases[i].line);
-        assert_string_equal(row->varying[0].replacement,
-                            "- {name: p, type: f32*, do_not_specialize: true}");
-        assert_non_null(strstr(row->varying[0].advice, "align: either"));
+        assert_string_equal(row->varying[0].replacement, cases[i].replacement);
+        assert_non_null(strstr(row->varying[0].advice, "with jc_kernel_warmup, or with"));
         jc_sheet_finish(&sheet);
         jc_storm_finish(&storm);
         jc_census_destroy(&census);
@@ -443,12 +614,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_at_fault_is_named_with_the_number_of_its_states),
         cmocka_unit_test(what_is_planned_later_is_no_fault_any_more),
+        cmocka_unit_test(what_was_asked_for_ahead_of_a_warm_up_says_nothing_after_it),
         cmocka_unit_test(states_are_exact_up_to_those_that_are_kept_and_more_beyond),
         cmocka_unit_test(several_processes_add_up_without_counting_a_state_twice),
         cmocka_unit_test(large_and_negative_values_are_told_apart),
         cmocka_unit_test_setup_teardown(what_people_read_names_the_line_and_what_to_write_there,
                                         scratch_setup, scratch_teardown),
-        cmocka_unit_test(an_item_in_brackets_has_no_dash),
+        cmocka_unit_test_setup_teardown(
+            advice_that_is_followed_to_the_letter_is_a_template_again, scratch_setup,
+            scratch_teardown),
+        cmocka_unit_test(advice_about_a_struct_is_c),
         cmocka_unit_test_setup_teardown(
             the_file_can_be_opened_from_anywhere_unless_nobody_named_one, scratch_setup,
             scratch_teardown),

@@ -29,6 +29,7 @@ static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct told told[MAX_TOLD];
 static size_t num_told;
 static size_t num_unread; // by the sink; it reads each time
+static bool seals;        // in a storm, set before that
 
 static void copy(char *to, size_t size, const char *from)
 {
@@ -55,6 +56,8 @@ static void keep_event(void *user, const struct jc_event *event)
         copy(one->text, sizeof(one->text), event->text);
     }
     pthread_mutex_unlock(&told_lock);
+    if (seals && event->kind == JC_EVENT_STORM)
+        jc_context_seal(context, JC_SEAL_FROZEN, NULL);
 }
 
 static size_t count_told(void)
@@ -95,6 +98,7 @@ static const struct told *find_told(enum jc_event_kind kind)
 static int setup(void **state)
 {
     num_told = num_unread = 0;
+    seals = false;
     setenv("JITCACHE_STATS", "off", 1);
     return generations_setup(state);
 }
@@ -280,6 +284,26 @@ static void a_storm_names_the_argument(void **state)
     unmake(&fixture);
 }
 
+static void a_sink_may_seal(void **state)
+{
+    (void) state;
+    struct fixture fixture;
+    struct jc_seal_info info;
+    open_told();
+    make(&fixture, JC_POLICY_GENERIC);
+    hold_compiles();
+    kinds();
+    seals = true;
+    for (int n = 1; n <= 16; n++)
+        miss(fixture.kernel, n);
+    await((launch(&fixture, 17) == JC_OK && find_told(JC_EVENT_SEAL)));
+    assert_string_equal(kinds(), "storm seal");
+    jc_context_seal_info(context, &info);
+    assert_int_equal(info.seal, JC_SEAL_FROZEN);
+    let_compiles_go();
+    unmake(&fixture);
+}
+
 static void a_safe_point_that_loads_is_told_behind_its_loads(void **state)
 {
     (void) state;
@@ -351,6 +375,7 @@ int main(void)
         TEST(a_seal_is_told_and_each_kind_of_call_that_misses_after_it_once),
         TEST(a_call_that_a_seal_refuses_is_told_once),
         TEST(a_storm_names_the_argument),
+        TEST(a_sink_may_seal),
         TEST(a_safe_point_that_loads_is_told_behind_its_loads),
         TEST(a_prewarm_tells_what_it_compiles_of_no_device),
     };

@@ -59,7 +59,7 @@ static enum jc_result add(struct jc_context *to, unsigned number, uint64_t launc
     struct jc_sheet sheet;
     const struct jc_sheet *const sheets[] = {&sheet};
     make_run(&sheet, number, launches);
-    enum jc_result result = jc_history_add(to, sheets, 1, false, error);
+    enum jc_result result = jc_history_add(to, sheets, 1, error);
     jc_sheet_finish(&sheet);
     return result;
 }
@@ -148,9 +148,9 @@ static void a_run_is_added_once(void **state)
     const struct jc_sheet *const sheets[] = {&runs[0], &runs[1], &runs[0], &runs[2]};
     for (unsigned i = 0; i < 3; i++)
         make_run(&runs[i], i, 100);
-    assert_int_equal(jc_history_add(context, sheets, 4, false, NULL), JC_OK);
+    assert_int_equal(jc_history_add(context, sheets, 4, NULL), JC_OK);
     check(3, 300);
-    assert_int_equal(jc_history_add(context, sheets, 2, false, NULL), JC_OK);
+    assert_int_equal(jc_history_add(context, sheets, 2, NULL), JC_OK);
     check(3, 300);
     for (unsigned i = 0; i < 3; i++)
         jc_sheet_finish(&runs[i]);
@@ -167,7 +167,7 @@ static void the_last_thousands_of_runs_are_known_by_name(void **state)
         make_run(&runs[i], i, 1);
         sheets[i] = &runs[i];
     }
-    assert_int_equal(jc_history_add(context, sheets, MANY, false, NULL), JC_OK);
+    assert_int_equal(jc_history_add(context, sheets, MANY, NULL), JC_OK);
     assert_int_equal(jc_history_read(context, &history, NULL), JC_OK);
     assert_int_equal(history.ended, MANY);
     assert_int_equal(history.num_ids, JC_HISTORY_IDS);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "await.h"
+#include "cache/cache.h"
 #include "cache/lock.h"
 #include "runs.h"
 #include "runtime/stats/history.h"
@@ -593,6 +594,32 @@ static void one_that_cannot_have_the_history_leaves_its_bulletin(void **state)
     check_history(1, 6);
 }
 
+static void one_whose_disk_is_full_leaves_its_bulletin(void **state)
+{
+    (void) state;
+    runs_count(context, "k", 10);
+    assert_true(runs_await_published(context, 10));
+    // The cache could not be written, as when its disk is full.
+    jc_cache_set_state(context->cache, JC_CACHE_READ_ONLY, context->cache->disk_reason);
+    jc_context_destroy(&context);
+    assert_int_equal(runs_look(reader).dead, 1);
+    // The history itself can not.
+    context = runs_open(NULL);
+    runs_count(context, "k", 5);
+    await(runs_look(reader).dead == 0);
+    assert_true(runs_await_published(context, 5));
+    assert_int_equal(mkdir(scratch_path("cache/" JC_HISTORY_FILE "-new"), 0700), 0);
+    jc_context_destroy(&context);
+    assert_int_equal(runs_look(reader).dead, 1);
+    assert_int_equal(rmdir(scratch_path("cache/" JC_HISTORY_FILE "-new")), 0);
+    context = runs_open(NULL);
+    runs_count(context, "k", 1);
+    await(runs_look(reader).dead == 0);
+    struct jc_history history = read_history();
+    assert_int_equal(runs_launches(&history.sheet), 15);
+    jc_history_finish(&history);
+}
+
 // --- forks ---------------------------------------------------------------------------------------
 
 static int use_everything(struct kernel *kernel)
@@ -808,6 +835,7 @@ int main(void)
         TEST(a_folder_that_cannot_be_made_is_told_once_and_costs_no_history),
         TEST(whoever_empties_the_folder_sees_it_filled_again),
         TEST(one_that_cannot_have_the_history_leaves_its_bulletin),
+        TEST(one_whose_disk_is_full_leaves_its_bulletin),
         TEST(in_the_child_of_a_fork_a_run_is_the_parent_s),
         TEST(a_process_whose_child_lives_on_is_dead_all_the_same),
         TEST(a_child_with_the_number_of_its_parent_is_a_child),

@@ -10,9 +10,11 @@
 #include <time.h>
 
 #include "await.h"
+#include "cache/cache.h"
 #include "cache/lock.h"
 #include "runs.h"
 #include "runtime/stats/history.h"
+#include "runtime/stats/roll.h"
 
 #define MANY 200
 
@@ -275,6 +277,52 @@ static void hundreds_of_processes_are_read_in_no_time_and_folded_once(void **sta
     assert_int_equal(stats->total.launches, launches);
     assert_int_equal(stats->ended, MANY);
     assert_int_equal(stats->num_processes, 0);
+    jc_stats_destroy(&stats);
+    assert_int_equal(rmdir(scratch_path("stats")), 0);
+}
+
+// Leaves what a process of that number left that died after one launch.
+static void leave_dead(unsigned number)
+{
+    struct jc_sheet sheet = {0};
+    struct jc_buffer text = {0};
+    struct jc_bulletins bulletins;
+    const struct jc_folder *folder = &context->cache->folder;
+    snprintf(sheet.id, sizeof(sheet.id), "%032x", number);
+    sheet.cache[0] = folder->dev;
+    sheet.cache[1] = folder->ino;
+    sheet.start_ms = sheet.seen_ms = jc_now_unix_ms();
+    jc_sheet_kernel(&sheet, "k", 0)->total.launches = 1;
+    jc_sheet_write(&sheet, &text);
+    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("stats"), context->cache, true),
+                     JC_OK);
+    int live = jc_bulletin_begin(&bulletins, sheet.id);
+    assert_true(live >= 0);
+    assert_int_equal(jc_bulletin_write(&bulletins, sheet.id, text.data, text.size), JC_OK);
+    jc_bulletin_abandon(&bulletins, live);
+    jc_bulletins_finish(&bulletins);
+    jc_buffer_finish(&text);
+    jc_sheet_finish(&sheet);
+}
+
+static void more_dead_than_the_history_knows_by_name_are_added_once(void **state)
+{
+    (void) state;
+    const unsigned dead = JC_HISTORY_IDS + 100;
+    struct jc_roll quicker, slower;
+    for (unsigned i = 0; i < dead; i++)
+        leave_dead(i);
+    assert_int_equal(jc_roll_read(&quicker, context, true, NULL), JC_OK);
+    assert_int_equal(jc_roll_read(&slower, context, true, NULL), JC_OK);
+    jc_roll_fold(&quicker, false);
+    jc_roll_fold(&slower, false);
+    assert_int_equal(quicker.num_entries + slower.num_entries, 0);
+    assert_int_equal(quicker.trouble.size + slower.trouble.size, 0);
+    jc_roll_finish(&quicker);
+    jc_roll_finish(&slower);
+    struct jc_stats *stats = read_cache();
+    assert_int_equal(stats->total.launches, dead);
+    assert_int_equal(stats->ended, dead);
     jc_stats_destroy(&stats);
     assert_int_equal(rmdir(scratch_path("stats")), 0);
 }
@@ -607,6 +655,7 @@ int main(void)
         TEST(a_process_of_another_cache_is_not_counted_and_left_alone),
         TEST(a_process_without_a_cache_leaves_nothing_that_anyone_wants),
         TEST(hundreds_of_processes_are_read_in_no_time_and_folded_once),
+        TEST(more_dead_than_the_history_knows_by_name_are_added_once),
         TEST(hundreds_of_processes_that_end_at_once_are_all_counted),
         TEST(one_process_can_be_asked_for),
         TEST(one_can_ask_since_when),

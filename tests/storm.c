@@ -226,7 +226,7 @@ static void the_warning_names_the_file_as_it_was_given(void **state)
     expect_place(jc_template_params(.file = scratch_path("k.cu")), beside);
     // Of a description in a struct nobody knows where it stands.
     expect_place(jc_template_params(.text = "void k(int n) {}\n", .description = &description),
-                 "write in its description:\n  - {name: n,");
+                 "write in its description:\n  {.name = \"n\",");
 }
 
 int main(void)

@@ -1,15 +1,14 @@
 #include "exposition.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "memory.h"
 #include "output.h"
+#include "replacement.h"
 
 // Allocated; NULL after telling why.
 static char *spell(const struct jc_stats *stats)
@@ -81,35 +80,22 @@ static void write_help(FILE *out, const struct family *family)
     }
 }
 
-// There a counter has the name of its sample, and an info is a gauge.
+// A counter has the name of its samples there. So have the buckets of a histogram, which are of no
+// type by themselves: a counter would have to end in "_total".
 static void write_family(FILE *out, struct family *family)
 {
     bool is_counter = is_word(family->type, family->type_size, "counter");
-    bool is_info = is_word(family->type, family->type_size, "info");
-    bool is_known = is_word(family->type, family->type_size, "gauge") ||
-                    is_word(family->type, family->type_size, "histogram") ||
-                    is_word(family->type, family->type_size, "summary");
-    const char *suffix = is_counter ? "_total" : is_info ? "_info" : "";
+    bool is_gauge = is_word(family->type, family->type_size, "gauge");
+    bool is_histogram = is_word(family->type, family->type_size, "histogram");
+    const char *suffix = is_counter ? "_total" : is_histogram ? "_bucket" : "";
     if (family->help) {
         fprintf(out, "# HELP %.*s%s ", (int) family->name_size, family->name, suffix);
         write_help(out, family);
         fputc('\n', out);
     }
-    fprintf(out, "# TYPE %.*s%s ", (int) family->name_size, family->name, suffix);
-    if (is_info)
-        fputs("gauge\n", out);
-    else if (is_counter || is_known)
-        fprintf(out, "%.*s\n", (int) family->type_size, family->type);
-    else
-        fputs("untyped\n", out);
+    fprintf(out, "# TYPE %.*s%s %s\n", (int) family->name_size, family->name, suffix,
+            is_counter ? "counter" : is_gauge ? "gauge" : "untyped");
     family->type = NULL; // once
-}
-
-// When a series began is no sample there.
-static bool is_created(const char *line, size_t size)
-{
-    size_t name = strcspn(line, "{ \n");
-    return name <= size && name > 8 && memcmp(line + name - 8, "_created", 8) == 0;
 }
 
 static void write_older(FILE *out, const char *text)
@@ -121,7 +107,7 @@ static void write_older(FILE *out, const char *text)
             note_comment(&family, text, size);
             continue;
         }
-        if (!size || is_created(text, size))
+        if (!size)
             continue;
         if (family.type)
             write_family(out, &family);
@@ -137,57 +123,27 @@ static bool is_prom(const char *path)
     return size >= 5 && strcmp(path + size - 5, ".prom") == 0;
 }
 
-static int complain_about(const char *path)
+static char *spell_older(const char *text, size_t *size)
 {
-    return jc_complain("%s: cannot write: %s", path, strerror(errno));
-}
-
-// In the same folder, with a name that no collector reads.
-static char *temporary_beside(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    int folder = slash ? (int) (slash - path + 1) : 0;
-    return jc_make_text("%.*s.jitcache-metrics-XXXXXX", folder, path);
-}
-
-static int replace(const char *path, const char *text)
-{
-    char *temporary = temporary_beside(path);
-    int status = JC_STATUS_DONE;
-    int fd = mkstemp(temporary);
-    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!out) {
-        status = complain_about(path);
-        if (fd >= 0)
-            close(fd);
-        goto unlink;
-    }
-    if (is_prom(path))
-        write_older(out, text);
-    else
-        fputs(text, out);
-    // The collector is another user.
-    bool failed = fchmod(fd, 0644) != 0 || ferror(out);
-    if (fclose(out) != 0 || failed || rename(temporary, path) != 0)
-        status = complain_about(path);
-unlink:
-    if (status && fd >= 0)
-        unlink(temporary);
-    free(temporary);
-    return status;
+    char *older;
+    FILE *out = jc_memory_open(&older, size);
+    write_older(out, text);
+    jc_memory_close(out);
+    return older;
 }
 
 int jc_exposition_write(const struct jc_stats *stats, const char *path)
 {
-    struct stat file;
-    if (stat(path, &file) == 0 && !S_ISREG(file.st_mode))
-        return jc_complain("%s: only a regular file is replaced; without =FILE, --openmetrics "
-                           "prints",
-                           path);
     char *text = spell(stats);
     if (!text)
         return JC_STATUS_WRONG_USE;
-    int status = replace(path, text);
+    size_t size = strlen(text);
+    if (is_prom(path)) {
+        char *older = spell_older(text, &size);
+        free(text);
+        text = older;
+    }
+    int status = jc_replacement_write(path, JC_READERS_ALL, text, size);
     free(text);
     return status;
 }

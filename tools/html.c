@@ -10,27 +10,6 @@
 #include "output.h"
 #include "units.h"
 
-static void end_without_memory(void)
-{
-    jc_complain("out of memory");
-    exit(JC_STATUS_WRONG_USE);
-}
-
-FILE *jc_html_open(char **text, size_t *size)
-{
-    FILE *html = open_memstream(text, size);
-    if (!html)
-        end_without_memory();
-    return html;
-}
-
-void jc_html_close(FILE *html)
-{
-    bool failed = ferror(html);
-    if (fclose(html) || failed)
-        end_without_memory();
-}
-
 static void escape(FILE *html, const char *text)
 {
     for (; *text; text++) {

@@ -11,11 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// A stream into memory, and its end: then `*text` and `*size` are what was written; free the text.
-// The program ends where there is no memory.
-FILE *jc_html_open(char **text, size_t *size);
-void jc_html_close(FILE *html);
-
 // Made printable (output.h), then escaped.
 void jc_html_text(FILE *html, const char *text);
 

@@ -4,6 +4,7 @@
 
 #include "columns.h"
 #include "memory.h"
+#include "samples.h"
 #include "units.h"
 
 static void add_count(struct jc_columns *table, uint64_t count)
@@ -86,14 +87,6 @@ void jc_kernels_show(const struct jc_stats *stats, const struct jc_holdings *hol
 
 // --- tails ---------------------------------------------------------------------------------------
 
-static uint64_t count_samples(const struct jc_stats_kernel *kernel)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < JC_STATS_SAMPLES; i++)
-        count += kernel->samples[i];
-    return count;
-}
-
 static char *spell_latency(uint64_t ns)
 {
     char text[JC_UNITS_SIZE];
@@ -106,15 +99,9 @@ static char *spell_latency(uint64_t ns)
 
 // The bound that so many of them do not exceed. What is beyond the last bound has none.
 static void add_quantile(struct jc_columns *table, const struct jc_stats_kernel *kernel,
-                         uint64_t count, double quantile)
+                         uint64_t millionths)
 {
-    uint64_t below = 0, wanted = (uint64_t) ((double) count * quantile);
-    size_t bucket = 0;
-    for (; bucket + 1 < JC_STATS_SAMPLES; bucket++) {
-        below += kernel->samples[bucket];
-        if (below > wanted || below == count)
-            break;
-    }
+    size_t bucket = jc_samples_bucket(kernel->samples, millionths);
     bool beyond = bucket + 1 == JC_STATS_SAMPLES;
     char *text = spell_latency(jc_stats_sample_bound(beyond ? bucket - 1 : bucket));
     jc_columns_add(table, "%s%s", beyond ? "> " : "", text);
@@ -129,16 +116,16 @@ void jc_kernels_show_tail(const struct jc_stats *stats, const struct jc_screen *
     jc_columns_init(&table, headings);
     for (size_t i = 0; i < stats->num_kernels; i++) {
         const struct jc_stats_kernel *kernel = &stats->kernels[i];
-        uint64_t count = count_samples(kernel);
+        uint64_t count = jc_samples_count(kernel->samples);
         if (!count)
             continue;
         jc_columns_add(&table, "%s", kernel->name);
         add_device(&table, kernel->device);
         add_count(&table, count);
-        add_quantile(&table, kernel, count, 0.5);
-        add_quantile(&table, kernel, count, 0.99);
-        add_quantile(&table, kernel, count, 0.999);
-        add_quantile(&table, kernel, count, 1);
+        add_quantile(&table, kernel, 500000);
+        add_quantile(&table, kernel, 990000);
+        add_quantile(&table, kernel, 999000);
+        add_quantile(&table, kernel, 1000000);
     }
     if (table.num_cells) {
         fputc('\n', screen->out);

@@ -1,5 +1,6 @@
 #include "memory.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +8,16 @@
 
 #include "output.h"
 
+static void end_without_memory(void)
+{
+    fputs("jitcache: out of memory\n", stderr);
+    exit(JC_STATUS_WRONG_USE);
+}
+
 static void *or_end(void *block)
 {
-    if (!block) {
-        fputs("jitcache: out of memory\n", stderr);
-        exit(JC_STATUS_WRONG_USE);
-    }
+    if (!block)
+        end_without_memory();
     return block;
 }
 
@@ -50,4 +55,16 @@ void *jc_grow(void *array, size_t count, size_t size)
         return array;
     size_t capacity = count ? 2 * count : 1;
     return or_end(capacity > SIZE_MAX / size ? NULL : realloc(array, capacity * size));
+}
+
+FILE *jc_memory_open(char **text, size_t *size)
+{
+    return or_end(open_memstream(text, size));
+}
+
+void jc_memory_close(FILE *stream)
+{
+    bool failed = ferror(stream);
+    if (fclose(stream) || failed)
+        end_without_memory();
 }

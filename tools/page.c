@@ -370,11 +370,11 @@ void jc_page_write(FILE *html, const struct jc_page *page)
     put_head(html, page);
     fputs("<main>\n", html);
     put_header(html, page);
-    put_findings(html, page, jc_storm_cards_count(&storms));
+    put_findings(html, page, storms.count);
     put_trouble(html, page->stats);
     put_figures(html, page->stats);
     jc_timeline_put(html, page->stats);
-    jc_storm_cards_put(html, &storms, page->stats);
+    jc_storm_cards_put(html, &storms);
     jc_kernel_rows_put(html, page->stats);
     jc_tail_put(html, page->stats);
     jc_incidents_put(html, page->stats);

@@ -52,14 +52,14 @@ static mode_t usual_mode(void)
     return 0666 & ~mask;
 }
 
-static int replace(const char *path, const char *data, size_t size)
+static int replace(const char *path, mode_t mode, const char *data, size_t size)
 {
     char *temporary = jc_make_text("%s.XXXXXX", path);
     int fd = mkostemp(temporary, O_CLOEXEC);
     int error = fd < 0 ? errno : 0;
     if (!error)
         error = write_all(fd, data, size);
-    if (!error && fchmod(fd, usual_mode()))
+    if (!error && fchmod(fd, mode))
         error = errno;
     if (fd >= 0 && close(fd) && !error)
         error = errno;
@@ -71,14 +71,16 @@ static int replace(const char *path, const char *data, size_t size)
     return error ? complain(path, error) : JC_STATUS_DONE;
 }
 
-int jc_replacement_write(const char *path, const char *data, size_t size)
+int jc_replacement_write(const char *path, enum jc_readers readers, const char *data, size_t size)
 {
-    // Where a link leads is replaced, not the link.
-    char *real = realpath(path, NULL);
     struct stat status;
-    bool is_file = !real || stat(real, &status) || S_ISREG(status.st_mode);
-    int result = is_file ? replace(real ? real : path, data, size)
-                         : write_as_it_is(path, data, size);
+    bool is_there = stat(path, &status) == 0;
+    // What a link in /proc leads to may have no name: a pipe, or a file that was removed.
+    char *real = is_there ? realpath(path, NULL) : NULL;
+    mode_t mode = readers == JC_READERS_ALL ? 0644 : usual_mode();
+    bool is_replaced = !is_there || (real && S_ISREG(status.st_mode));
+    int result = is_replaced ? replace(real ? real : path, mode, data, size)
+                             : write_as_it_is(path, data, size);
     free(real);
     return result;
 }

@@ -7,13 +7,12 @@
 
 #include <jitcache/jitcache.h>
 
-#include "html.h"
 #include "memory.h"
-#include "moment.h"
 #include "options.h"
 #include "output.h"
 #include "page.h"
 #include "replacement.h"
+#include "scope.h"
 #include "session.h"
 #include "units.h"
 
@@ -30,9 +29,7 @@ static const struct jc_option options_of_report[] = {
 struct report {
     struct jc_options options;
     const char *path;
-    const char *since; // as it was given; NULL: from the beginning
-    uint64_t since_ms;
-    int pid; // 0: all
+    struct jc_scope scope;
     struct jc_session session;
     struct jc_stats *stats;
 };
@@ -78,10 +75,10 @@ static char *spell_command_line(const struct report *report)
     char *line = jc_make_text("jitcache report");
     if (report->session.info.dir)
         add_word(&line, "--dir", report->session.info.dir);
-    if (report->since)
-        add_word(&line, "--since", report->since);
-    if (report->pid) {
-        char *pid = jc_make_text("%d", report->pid);
+    if (report->scope.since)
+        add_word(&line, "--since", report->scope.since);
+    if (report->scope.pid) {
+        char *pid = jc_make_text("%d", report->scope.pid);
         add_word(&line, "--pid", pid);
         free(pid);
     }
@@ -100,9 +97,9 @@ static void make_page(const struct report *report, char **text, size_t *size)
         .host = *host ? host : "localhost",
         .command_line = command_line,
     };
-    FILE *html = jc_html_open(text, size);
+    FILE *html = jc_memory_open(text, size);
     jc_page_write(html, &page);
-    jc_html_close(html);
+    jc_memory_close(html);
     free(command_line);
 }
 
@@ -117,7 +114,7 @@ static int write_page(const struct report *report)
     if (strcmp(report->path, "-") == 0)
         fwrite(text, 1, size, stdout);
     else
-        status = jc_replacement_write(report->path, text, size);
+        status = jc_replacement_write(report->path, JC_READERS_USUAL, text, size);
     if (!status && report->options.common.json)
         jc_print_json(json_pack("{s:o, s:I}", "output", jc_json_text(report->path), "bytes",
                                 (json_int_t) size));
@@ -125,22 +122,11 @@ static int write_page(const struct report *report)
     return status;
 }
 
-static int read_statistics(struct report *report)
-{
-    struct jc_error error;
-    enum jc_result result = jc_stats_read(
-        report->session.context,
-        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = report->since_ms, .pid = report->pid,
-                        .fold = true),
-        &report->stats, &error);
-    return result ? jc_session_complain(error.text) : JC_STATUS_DONE;
-}
-
 static int open_and_report(struct report *report)
 {
     int status = jc_session_open(&report->session, &report->options.common, JC_SESSION_READ, NULL);
     if (!status)
-        status = read_statistics(report);
+        status = jc_scope_read(&report->scope, report->session.context, &report->stats);
     if (!status)
         status = write_page(report);
     jc_stats_destroy(&report->stats);
@@ -148,33 +134,13 @@ static int open_and_report(struct report *report)
     return status;
 }
 
-static int parse_pid(struct report *report, const char *text)
-{
-    char *end;
-    long pid = strtol(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || pid < 1 || pid > INT32_MAX)
-        return jc_options_misuse(report->options.command, "--pid %s: is not the number of a"
-                                 " process", text);
-    report->pid = (int) pid;
-    return JC_STATUS_DONE;
-}
-
-static int parse_since(struct report *report, const char *text)
-{
-    const char *wrong = jc_moment_parse(text, jc_now_ms(), &report->since_ms);
-    if (wrong)
-        return jc_options_misuse(report->options.command, "--since %s: %s; write " JC_MOMENT_FORMS,
-                                 text, wrong);
-    report->since = text;
-    return JC_STATUS_DONE;
-}
-
 static int parse_option(struct report *report, int id)
 {
+    const struct jc_command *command = report->options.command;
     const char *value = report->options.value;
     switch (id) {
-    case OPTION_SINCE: return parse_since(report, value);
-    case OPTION_PID: return parse_pid(report, value);
+    case OPTION_SINCE: return jc_scope_since(&report->scope, command, value);
+    case OPTION_PID: return jc_scope_pid(&report->scope, command, value);
     default: report->path = value; return JC_STATUS_DONE;
     }
 }

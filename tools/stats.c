@@ -1,7 +1,6 @@
 // `jitcache stats`: what was launched, compiled, loaded and waited for, which arguments make a
 // kernel compile without end, and what the cache holds.
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,13 +13,14 @@
 #include "holdings.h"
 #include "kernels.h"
 #include "memory.h"
-#include "moment.h"
 #include "options.h"
 #include "output.h"
 #include "processes.h"
 #include "pulse.h"
+#include "scope.h"
 #include "session.h"
 #include "statistics.h"
+#include "storm_lines.h"
 #include "storms.h"
 #include "summary.h"
 #include "units.h"
@@ -43,10 +43,8 @@ static const struct jc_option options_of_stats[] = {
 
 struct request {
     struct jc_options options;
-    const char *since;
-    uint64_t since_ms;
+    struct jc_scope scope;
     uint64_t watch_ns; // 0: once
-    int pid;
     bool zero, openmetrics;
     const char *file; // of the metrics; NULL: standard output
     enum jc_color color;
@@ -79,18 +77,13 @@ static int begin_look(struct look *look, const struct request *request)
     // What -v shows is on the screen; a log beside it would be in its way.
     struct jc_common common = request->options.common;
     common.verbosity = common.verbosity > 2 ? common.verbosity - 2 : 0;
-    struct jc_error error;
     *look = (struct look){0};
     int status = jc_session_open(&look->session, &common, JC_SESSION_READ, NULL);
     if (status)
         return status;
-    enum jc_result result = jc_stats_read(
-        look->session.context,
-        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = request->since_ms,
-                        .pid = request->pid, .fold = true),
-        &look->stats, &error);
-    if (result)
-        return jc_complain("%s", error.text);
+    status = jc_scope_read(&request->scope, look->session.context, &look->stats);
+    if (status)
+        return status;
     jc_storms_find(&look->storms, look->stats);
     look->has_holdings = wants_holdings(request);
     if (look->has_holdings)
@@ -130,10 +123,10 @@ static void show_screen(const struct look *look, const struct request *request,
         .stats = stats,
         .holdings = holdings,
         .verbosity = verbosity,
-        .pid = request->pid,
+        .pid = request->scope.pid,
     };
     jc_summary_show(&summary, screen);
-    jc_storms_show(&look->storms, stats, verbosity > 0, screen);
+    jc_storm_lines_show(&look->storms, stats->now_ms, verbosity > 0, screen);
     if (verbosity > 0) {
         jc_processes_show(stats, screen);
         jc_kernels_show(stats, holdings, screen);
@@ -262,35 +255,17 @@ static int read_interval(struct request *request, const char *text)
     return JC_STATUS_DONE;
 }
 
-static int read_pid(struct request *request, const char *text)
-{
-    char *end;
-    errno = 0;
-    long pid = strtol(text, &end, 10);
-    if (errno || *end || !*text || pid <= 0 || pid > INT32_MAX)
-        return jc_options_misuse(request->options.command, "--pid %s: write a process's number",
-                                 text);
-    request->pid = (int) pid;
-    return JC_STATUS_DONE;
-}
-
 static int read_option(struct request *request, int option)
 {
     const struct jc_command *command = request->options.command;
     const char *value = request->options.value;
     switch (option) {
-    case ID_SINCE: {
-        const char *wrong = jc_moment_parse(value, jc_now_ms(), &request->since_ms);
-        if (wrong)
-            return jc_options_misuse(command, "--since %s %s: write %s", value, wrong,
-                                     JC_MOMENT_FORMS);
-        request->since = value;
-        break;
-    }
+    case ID_SINCE:
+        return jc_scope_since(&request->scope, command, value);
     case ID_WATCH:
         return read_interval(request, value);
     case ID_PID:
-        return read_pid(request, value);
+        return jc_scope_pid(&request->scope, command, value);
     case ID_ZERO:
         request->zero = true;
         break;
@@ -313,7 +288,7 @@ static int check(const struct request *request)
     const struct jc_command *command = request->options.command;
     if (optind < request->options.argc)
         return jc_options_misuse(command, "takes no '%s'", request->options.argv[optind]);
-    if (request->zero && (request->since || request->watch_ns || request->pid ||
+    if (request->zero && (request->scope.since || request->watch_ns || request->scope.pid ||
                           request->openmetrics))
         return jc_options_misuse(command, "--zero shows nothing, so it takes no option of showing");
     if (request->openmetrics && request->options.common.json)

@@ -1,6 +1,5 @@
 #include "storms.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,13 +7,98 @@
 #include "output.h"
 #include "units.h"
 
-#define SHOWN_STORMS 5
-#define SHOWN_ARGUMENTS 3
-
 // It goes on if it asked for something in the last minute.
 #define STILL_MS 60000
-// In less time a rate says nothing.
-#define RATE_MS 10000
+// Of less time a rate would be a guess.
+#define RATE_MS 5000
+// Of an argument, from all devices.
+#define MAX_EXAMPLES 8
+
+// Before a state that is a value.
+#define VALUE "value: "
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a && (!b || a < b) ? a : b; // 0 is none
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+// --- what varies ---------------------------------------------------------------------------------
+
+static const struct jc_stats_argument *find_argument(const struct jc_stats_argument *list,
+                                                     size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return &list[i];
+    return NULL;
+}
+
+static void add_examples(struct jc_stats_argument *to, const char **examples,
+                         const struct jc_stats_argument *from)
+{
+    for (size_t i = 0; i < from->num_examples; i++) {
+        size_t at = 0;
+        while (at < to->num_examples && strcmp(examples[at], from->examples[i]) != 0)
+            at++;
+        examples[at] = from->examples[i];
+        to->num_examples += at == to->num_examples;
+    }
+}
+
+// Adds up what an argument took on each device. Its examples stand at `examples`; returns how many.
+static size_t add_argument(struct jc_storm *storm, const char **examples,
+                           const struct jc_stats_argument *first)
+{
+    struct jc_stats_argument sum = *first;
+    sum.examples = examples;
+    sum.num_examples = 0;
+    for (size_t i = 0; i < storm->num_devices; i++) {
+        const struct jc_stats_argument *each = find_argument(
+            storm->devices[i]->varying, storm->devices[i]->num_varying, first->name);
+        if (!each)
+            continue;
+        add_examples(&sum, examples, each);
+        sum.states = each->states > sum.states ? each->states : sum.states;
+        sum.stopped = sum.stopped || each->stopped;
+        sum.more = sum.more || each->more;
+    }
+    // That many different ones are known.
+    sum.states = sum.num_examples > sum.states ? sum.num_examples : sum.states;
+    size_t used = sum.num_examples;
+    sum.num_examples = used < MAX_EXAMPLES ? used : MAX_EXAMPLES;
+    storm->varying = jc_grow(storm->varying, storm->num_varying, sizeof(*storm->varying));
+    storm->varying[storm->num_varying++] = sum;
+    return used;
+}
+
+static int compare_arguments(const void *a, const void *b)
+{
+    const struct jc_stats_argument *left = a, *right = b;
+    if (left->states != right->states)
+        return left->states < right->states ? 1 : -1;
+    return strcmp(left->name, right->name);
+}
+
+static void add_arguments(struct jc_storm *storm)
+{
+    size_t room = 0, used = 0;
+    for (size_t i = 0; i < storm->num_devices; i++)
+        for (size_t j = 0; j < storm->devices[i]->num_varying; j++)
+            room += storm->devices[i]->varying[j].num_examples;
+    storm->examples = jc_allocate(room, sizeof(*storm->examples));
+    for (size_t i = 0; i < storm->num_devices; i++) {
+        const struct jc_stats_kernel *device = storm->devices[i];
+        for (size_t j = 0; j < device->num_varying; j++)
+            if (!find_argument(storm->varying, storm->num_varying, device->varying[j].name))
+                used += add_argument(storm, storm->examples + used, &device->varying[j]);
+    }
+    qsort(storm->varying, storm->num_varying, sizeof(*storm->varying), compare_arguments);
+}
 
 // --- finding -------------------------------------------------------------------------------------
 
@@ -28,17 +112,35 @@ static uint64_t compiling_ns(const struct jc_stats_kernel *kernel)
     return (uint64_t) ((double) total->compile_ns * (double) kernel->asked / (double) made);
 }
 
-static struct jc_storm measure(const struct jc_stats_kernel *kernel, uint64_t now_ms)
+// A clock that was set back puts the last one into the future.
+static bool goes_on(const struct jc_stats_kernel *kernel, uint64_t now_ms)
 {
-    uint64_t first_ms = kernel->first_asked_ms, last_ms = kernel->last_asked_ms;
-    uint64_t span_ms = last_ms > first_ms ? last_ms - first_ms : 0;
-    struct jc_storm storm = {.kernel = kernel, .compiling_ns = compiling_ns(kernel)};
-    storm.lost_ns = storm.compiling_ns + kernel->total.stall_ns;
-    if (span_ms >= RATE_MS)
-        storm.per_minute = (double) kernel->asked * 60000 / (double) span_ms;
-    // A clock that was set back puts the last one into the future.
-    storm.goes_on = now_ms < last_ms || now_ms - last_ms < STILL_MS;
-    return storm;
+    uint64_t last_ms = kernel->last_asked_ms;
+    return kernel->kernels > 0 && (now_ms < last_ms || now_ms - last_ms < STILL_MS);
+}
+
+static uint64_t span_ms(const struct jc_storm *storm)
+{
+    return storm->last_asked_ms > storm->first_asked_ms
+               ? storm->last_asked_ms - storm->first_asked_ms
+               : 0;
+}
+
+static void add_device(struct jc_storm *storm, const struct jc_stats_kernel *kernel,
+                       uint64_t now_ms)
+{
+    storm->kernel = kernel->name;
+    storm->devices = jc_grow(storm->devices, storm->num_devices, sizeof(*storm->devices));
+    storm->devices[storm->num_devices++] = kernel;
+    storm->asked += kernel->asked;
+    storm->first_asked_ms = earlier(storm->first_asked_ms, kernel->first_asked_ms);
+    storm->last_asked_ms = later(storm->last_asked_ms, kernel->last_asked_ms);
+    storm->stall_ns += kernel->total.stall_ns;
+    storm->compiling_ns += compiling_ns(kernel);
+    storm->lost_ns = storm->stall_ns + storm->compiling_ns;
+    storm->per_minute =
+        (double) storm->asked * 60000 / (double) later(span_ms(storm), RATE_MS);
+    storm->goes_on = storm->goes_on || goes_on(kernel, now_ms);
 }
 
 static int compare(const void *a, const void *b)
@@ -46,80 +148,78 @@ static int compare(const void *a, const void *b)
     const struct jc_storm *left = a, *right = b;
     if (left->lost_ns != right->lost_ns)
         return left->lost_ns < right->lost_ns ? 1 : -1;
-    if (left->kernel->asked != right->kernel->asked)
-        return left->kernel->asked < right->kernel->asked ? 1 : -1;
-    return left->kernel < right->kernel ? -1 : 1;
+    if (left->asked != right->asked)
+        return left->asked < right->asked ? 1 : -1;
+    return strcmp(left->kernel, right->kernel);
 }
 
+// Devices of one kernel stand behind each other.
 void jc_storms_find(struct jc_storms *storms, const struct jc_stats *stats)
 {
     *storms = (struct jc_storms){0};
     for (size_t i = 0; i < stats->num_kernels; i++) {
-        if (stats->kernels[i].num_varying == 0)
+        const struct jc_stats_kernel *kernel = &stats->kernels[i];
+        if (kernel->num_varying == 0)
             continue;
-        storms->list = jc_grow(storms->list, storms->count, sizeof(*storms->list));
-        storms->list[storms->count++] = measure(&stats->kernels[i], stats->now_ms);
+        size_t count = storms->count;
+        if (!count || strcmp(storms->list[count - 1].kernel, kernel->name) != 0) {
+            storms->list = jc_grow(storms->list, count, sizeof(*storms->list));
+            storms->list[storms->count++] = (struct jc_storm){0};
+        }
+        add_device(&storms->list[storms->count - 1], kernel, stats->now_ms);
     }
+    for (size_t i = 0; i < storms->count; i++)
+        add_arguments(&storms->list[i]);
     if (storms->count)
         qsort(storms->list, storms->count, sizeof(*storms->list), compare);
 }
 
 void jc_storms_finish(struct jc_storms *storms)
 {
+    for (size_t i = 0; i < storms->count; i++) {
+        free(storms->list[i].devices);
+        free(storms->list[i].varying);
+        free(storms->list[i].examples);
+    }
     free(storms->list);
     *storms = (struct jc_storms){0};
 }
 
-// --- for people ----------------------------------------------------------------------------------
+// --- in words ------------------------------------------------------------------------------------
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
-static char *spell_rate(double per_minute)
+// A few in no time, or over hours, are told by their number and that time alone.
+static char *spell_rate(const struct jc_storm *storm)
 {
     char text[JC_UNITS_SIZE];
-    if (per_minute <= 0)
+    if (span_ms(storm) < RATE_MS || storm->per_minute < 1)
         return jc_make_text("%s", "");
-    if (per_minute < 99.95)
-        return jc_make_text(", %.1f a minute", per_minute);
-    return jc_make_text(", %s a minute", jc_units_count((uint64_t) (per_minute + 0.5), text));
+    if (storm->per_minute < 99.95)
+        return jc_make_text(", %.1f a minute", storm->per_minute);
+    return jc_make_text(", %s a minute",
+                        jc_units_count((uint64_t) (storm->per_minute + 0.5), text));
 }
 
-// "47 variants asked for in 3 min, 18.3 a minute, and it goes on"
-static char *spell_pace(const struct jc_storm *storm, const struct jc_stats *stats)
+char *jc_storm_spell_pace(const struct jc_storm *storm)
 {
-    const struct jc_stats_kernel *kernel = storm->kernel;
-    char asked[JC_UNITS_SIZE], span[JC_UNITS_SIZE], age[JC_UNITS_SIZE];
-    uint64_t span_ms = kernel->last_asked_ms > kernel->first_asked_ms
-                           ? kernel->last_asked_ms - kernel->first_asked_ms
-                           : 0;
-    jc_units_count(kernel->asked, asked);
-    jc_units_duration(span_ms * UINT64_C(1000000), span);
-    char *rate = spell_rate(storm->per_minute);
-    char *end = storm->goes_on
-                    ? jc_make_text("; it goes on")
-                    : jc_make_text("; the last one %s ago",
-                                   jc_units_age(stats->now_ms, kernel->last_asked_ms, age));
-    char *text = jc_make_text("%s variant%s asked for%s%s%s%s", asked, plural(kernel->asked),
-                              span_ms ? " in " : "", span_ms ? span : "", rate, end);
+    char asked[JC_UNITS_SIZE], span[JC_UNITS_SIZE];
+    jc_units_count(storm->asked, asked);
+    jc_units_duration(span_ms(storm) * UINT64_C(1000000), span);
+    char *rate = spell_rate(storm);
+    char *text = jc_make_text("%s variant%s asked for%s%s%s", asked, storm->asked == 1 ? "" : "s",
+                              span_ms(storm) ? " in " : "", span_ms(storm) ? span : "", rate);
     free(rate);
-    free(end);
     return text;
 }
 
-// "about 41.2 s lost: 38.1 s of compiling, launches waited 3.1 s"
-static char *spell_loss(const struct jc_storm *storm)
+char *jc_storm_spell_loss(const struct jc_storm *storm)
 {
     char lost[JC_UNITS_SIZE], compiling[JC_UNITS_SIZE], waited[JC_UNITS_SIZE];
-    uint64_t waited_ns = storm->kernel->total.stall_ns;
     if (!storm->lost_ns)
         return jc_make_text("no time lost");
     jc_units_duration(storm->lost_ns, lost);
     jc_units_duration(storm->compiling_ns, compiling);
-    jc_units_duration(waited_ns, waited);
-    if (!waited_ns)
+    jc_units_duration(storm->stall_ns, waited);
+    if (!storm->stall_ns)
         return jc_make_text("about %s lost to the compiler; no launch waited", lost);
     return jc_make_text("about %s lost: %s of compiling, and launches waited %s", lost, compiling,
                         waited);
@@ -128,109 +228,20 @@ static char *spell_loss(const struct jc_storm *storm)
 static bool are_values(const struct jc_stats_argument *argument)
 {
     for (size_t i = 0; i < argument->num_examples; i++)
-        if (strncmp(argument->examples[i], "value: ", 7) != 0)
+        if (strncmp(argument->examples[i], VALUE, strlen(VALUE)) != 0)
             return false;
     return argument->num_examples > 0;
 }
 
-// "argument num_tokens took 47 values: 1, 2, 3, ..."
-static char *spell_argument(const struct jc_stats_argument *argument)
+const char *jc_storm_noun(const struct jc_stats_argument *argument)
 {
-    bool values = are_values(argument);
-    char states[JC_UNITS_SIZE];
-    jc_units_count(argument->states, states);
-    char *text = jc_make_text("%s %s took %s%s %s", argument->is_parameter ? "parameter"
-                                                                           : "argument",
-                              argument->name, argument->more ? "over " : "", states,
-                              values || argument->is_parameter ? "values" : "states");
-    for (size_t i = 0; i < argument->num_examples; i++) {
-        char *longer = jc_make_text("%s%s%s", text, i ? ", " : ": ",
-                                    argument->examples[i] + (values ? 7 : 0));
-        free(text);
-        text = longer;
-    }
-    if (argument->num_examples && (argument->more || argument->num_examples < argument->states)) {
-        char *longer = jc_make_text("%s, ...", text);
-        free(text);
-        text = longer;
-    }
-    char *printable = jc_printable(text, strlen(text), false);
-    free(text);
-    return printable;
+    return argument->is_parameter || are_values(argument) ? "value" : "state";
 }
 
-// What is to be written stands alone on its line, so that it can be copied.
-static void show_replacement(const struct jc_stats_argument *argument,
-                             const struct jc_screen *screen)
+const char *jc_storm_example(const struct jc_stats_argument *argument, size_t index)
 {
-    char *file = jc_printable(argument->file, strlen(argument->file), false);
-    char *line = jc_printable(argument->replacement, strlen(argument->replacement), true);
-    char *where = *file ? jc_make_text("at %s:%u write", file, argument->line)
-                        : jc_make_text("in its description write");
-    jc_screen_wrap(screen, JC_PAINT_PLAIN, 4, 6, where);
-    jc_screen_wrap(screen, JC_PAINT_STRONG, 6, 10, line + strspn(line, " "));
-    free(where);
-    free(file);
-    free(line);
-}
-
-static void show_argument(const struct jc_stats_argument *argument, const struct jc_screen *screen)
-{
-    char *text = spell_argument(argument);
-    jc_screen_wrap(screen, JC_PAINT_WARNING, 2, 4, text);
-    free(text);
-    if (argument->stopped)
-        jc_screen_wrap(screen, JC_PAINT_PLAIN, 4, 4,
-                       "the storm guard has stopped it: it is not specialized any more");
-    if (*argument->replacement)
-        show_replacement(argument, screen);
-    if (*argument->advice) {
-        char *advice = jc_printable(argument->advice, strlen(argument->advice), true);
-        jc_screen_wrap(screen, *argument->replacement ? JC_PAINT_FAINT : JC_PAINT_PLAIN, 4, 4,
-                       advice);
-        free(advice);
-    }
-}
-
-static void show_storm(const struct jc_storm *storm, const struct jc_stats *stats, bool all,
-                       const struct jc_screen *screen)
-{
-    const struct jc_stats_kernel *kernel = storm->kernel;
-    char *name = jc_printable(kernel->name, strlen(kernel->name), false);
-    char *pace = spell_pace(storm, stats), *loss = spell_loss(storm);
-    fputc('\n', screen->out);
-    jc_screen_print(screen, JC_PAINT_STRONG, "%s", name);
-    if (kernel->device >= 0)
-        fprintf(screen->out, " on device %d\n", kernel->device);
-    else
-        fputc('\n', screen->out);
-    jc_screen_wrap(screen, JC_PAINT_PLAIN, 2, 4, pace);
-    jc_screen_wrap(screen, JC_PAINT_PLAIN, 2, 4, loss);
-    size_t shown = all || kernel->num_varying <= SHOWN_ARGUMENTS ? kernel->num_varying
-                                                                 : SHOWN_ARGUMENTS;
-    for (size_t i = 0; i < shown; i++)
-        show_argument(&kernel->varying[i], screen);
-    if (shown < kernel->num_varying)
-        jc_screen_print(screen, JC_PAINT_FAINT, "  and %zu more, which vary less; -v shows them\n",
-                        kernel->num_varying - shown);
-    free(name);
-    free(pace);
-    free(loss);
-}
-
-void jc_storms_show(const struct jc_storms *storms, const struct jc_stats *stats, bool all,
-                    const struct jc_screen *screen)
-{
-    if (storms->count == 0)
-        return;
-    size_t shown = all || storms->count <= SHOWN_STORMS ? storms->count : SHOWN_STORMS;
-    fputc('\n', screen->out);
-    jc_screen_print(screen, JC_PAINT_WARNING, "Storms: %zu\n", storms->count);
-    for (size_t i = 0; i < shown; i++)
-        show_storm(&storms->list[i], stats, all, screen);
-    if (shown < storms->count)
-        jc_screen_print(screen, JC_PAINT_FAINT, "\nand %zu more; -v shows them\n",
-                        storms->count - shown);
+    bool strip = !argument->is_parameter && are_values(argument);
+    return argument->examples[index] + (strip ? strlen(VALUE) : 0);
 }
 
 // --- for programs --------------------------------------------------------------------------------
@@ -249,23 +260,41 @@ static json_t *json_of_argument(const struct jc_stats_argument *argument)
                      jc_json_text(argument->advice));
 }
 
+static json_t *json_of_varying(const struct jc_stats_argument *varying, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_of_argument(&varying[i]));
+    return list;
+}
+
+static json_t *json_of_device(const struct jc_stats_kernel *device)
+{
+    return json_pack("{s:i, s:I, s:I, s:I, s:o}", "device", device->device, "asked",
+                     (json_int_t) device->asked, "first_asked_ms",
+                     (json_int_t) device->first_asked_ms, "last_asked_ms",
+                     (json_int_t) device->last_asked_ms, "varying",
+                     json_of_varying(device->varying, device->num_varying));
+}
+
+static json_t *json_of_storm(const struct jc_storm *storm)
+{
+    json_t *devices = json_array();
+    for (size_t i = 0; i < storm->num_devices; i++)
+        json_array_append_new(devices, json_of_device(storm->devices[i]));
+    return json_pack("{s:o, s:I, s:I, s:I, s:f, s:b, s:f, s:o, s:o}", "kernel",
+                     jc_json_text(storm->kernel), "asked", (json_int_t) storm->asked,
+                     "first_asked_ms", (json_int_t) storm->first_asked_ms, "last_asked_ms",
+                     (json_int_t) storm->last_asked_ms, "per_minute", storm->per_minute, "goes_on",
+                     (int) storm->goes_on, "lost_seconds", (double) storm->lost_ns / 1e9,
+                     "varying", json_of_varying(storm->varying, storm->num_varying), "devices",
+                     devices);
+}
+
 json_t *jc_storms_json(const struct jc_storms *storms)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < storms->count; i++) {
-        const struct jc_storm *storm = &storms->list[i];
-        const struct jc_stats_kernel *kernel = storm->kernel;
-        json_t *varying = json_array();
-        for (size_t j = 0; j < kernel->num_varying; j++)
-            json_array_append_new(varying, json_of_argument(&kernel->varying[j]));
-        json_array_append_new(
-            list, json_pack("{s:o, s:i, s:I, s:I, s:I, s:f, s:b, s:f, s:o}", "kernel",
-                            jc_json_text(kernel->name), "device", kernel->device, "asked",
-                            (json_int_t) kernel->asked, "first_asked_ms",
-                            (json_int_t) kernel->first_asked_ms, "last_asked_ms",
-                            (json_int_t) kernel->last_asked_ms, "per_minute", storm->per_minute,
-                            "goes_on", (int) storm->goes_on, "lost_seconds",
-                            (double) storm->lost_ns / 1e9, "varying", varying));
-    }
+    for (size_t i = 0; i < storms->count; i++)
+        json_array_append_new(list, json_of_storm(&storms->list[i]));
     return list;
 }

@@ -1,5 +1,10 @@
 // Storms: kernels whose calls asked for variants that nobody planned, because an argument or a
-// parameter varies; what that cost, and what to write instead.
+// parameter varies; and what that cost.
+//
+// A kernel has the same fault on each of its devices, and one place to mend it. So it is one storm,
+// on however many devices: what was asked for and lost is added up, and an argument has taken the
+// states that it took on any of them. Which these are is known of a few alone; where they are not,
+// it is at least as many as on the device with most.
 
 #ifndef JC_TOOL_STORMS_H
 #define JC_TOOL_STORMS_H
@@ -7,14 +12,20 @@
 #include <jansson.h>
 #include <jitcache/stats.h>
 
-#include "screen.h"
-
 struct jc_storm {
-    const struct jc_stats_kernel *kernel;
-    uint64_t lost_ns;      // an estimate: waited for, and compiled
-    uint64_t compiling_ns; // of it
-    double per_minute;     // 0: too short to tell
-    bool goes_on;
+    const char *kernel;
+    const struct jc_stats_kernel **devices; // those on which something varies
+    size_t num_devices;
+    uint64_t asked;
+    uint64_t first_asked_ms, last_asked_ms;
+    uint64_t stall_ns;     // that launches waited
+    uint64_t compiling_ns; // an estimate, of what was asked for
+    uint64_t lost_ns;      // both
+    double per_minute;     // over 5 s at least
+    bool goes_on; // it asked for one in the last minute, and a process that has such a kernel runs
+    struct jc_stats_argument *varying; // most states first
+    size_t num_varying;
+    const char **examples; // of all of them
 };
 
 struct jc_storms {
@@ -26,9 +37,17 @@ struct jc_storms {
 void jc_storms_find(struct jc_storms *storms, const struct jc_stats *stats);
 void jc_storms_finish(struct jc_storms *storms);
 
-// Shows the worst, or all of them. Nothing where there are none.
-void jc_storms_show(const struct jc_storms *storms, const struct jc_stats *stats, bool all,
-                    const struct jc_screen *screen);
+// "47 variants asked for in 3 min, 18.3 a minute". Allocated.
+char *jc_storm_spell_pace(const struct jc_storm *storm);
+
+// "about 41.2 s lost: 38.1 s of compiling, and launches waited 3.1 s". Allocated.
+char *jc_storm_spell_loss(const struct jc_storm *storm);
+
+// What an argument takes: "value" or "state".
+const char *jc_storm_noun(const struct jc_stats_argument *argument);
+
+// One that it took, as people write it: "4097", "div: 16".
+const char *jc_storm_example(const struct jc_stats_argument *argument, size_t index);
 
 // A list of objects.
 json_t *jc_storms_json(const struct jc_storms *storms);

@@ -6,6 +6,7 @@
 
 #include "html.h"
 #include "memory.h"
+#include "samples.h"
 
 #define HEIGHT 150
 #define TOP 30 // for the names of the marks
@@ -34,19 +35,6 @@ static void find_ends(struct tail *tail)
     for (size_t i = tail->first; i < JC_STATS_SAMPLES; i++)
         if (tail->samples[i])
             tail->last = i;
-}
-
-// The bucket in which that many of a million launches have ended; rounded up, as a tail should be.
-static size_t bucket_at(const struct tail *tail, uint64_t millionths)
-{
-    uint64_t seen = 0;
-    double wanted = (double) tail->count * (double) millionths / 1e6;
-    for (size_t i = 0; i < JC_STATS_SAMPLES; i++) {
-        seen += tail->samples[i];
-        if ((double) seen >= wanted && seen)
-            return i;
-    }
-    return JC_STATS_SAMPLES - 1;
 }
 
 // At most that long; the last bucket has no bound but the one before it.
@@ -133,13 +121,13 @@ static void put_bar(const struct plot *plot, size_t bucket)
 // Names that would cover each other stand on two lines.
 static void put_percentile(const struct plot *plot, const char *name, uint64_t millionths, int y)
 {
-    double x = edge(plot, bucket_at(plot->tail, millionths) + 1);
+    double x = edge(plot, jc_samples_bucket(plot->tail->samples, millionths) + 1);
     bool is_right = x > 80;
     fprintf(plot->html, "<line class=\"percentile\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%d\""
             " y2=\"%d\"/><text class=\"percentile\" x=\"%.2f%%\" dx=\"%d\" y=\"%d\""
             " text-anchor=\"%s\">%s ", x, x, y - 9, TOP + HEIGHT, x, is_right ? -4 : 4, y,
             is_right ? "end" : "start", name);
-    put_bound(plot->html, bucket_at(plot->tail, millionths));
+    put_bound(plot->html, jc_samples_bucket(plot->tail->samples, millionths));
     fputs("</text>\n", plot->html);
 }
 
@@ -175,7 +163,8 @@ struct row {
 static int compare_rows(const void *a, const void *b)
 {
     const struct row *one = a, *other = b;
-    size_t p999 = bucket_at(&one->tail, 999000), other_p999 = bucket_at(&other->tail, 999000);
+    size_t p999 = jc_samples_bucket(one->tail.samples, 999000);
+    size_t other_p999 = jc_samples_bucket(other->tail.samples, 999000);
     if (p999 != other_p999)
         return p999 > other_p999 ? -1 : 1;
     if (one->tail.count != other->tail.count)
@@ -186,7 +175,7 @@ static int compare_rows(const void *a, const void *b)
 static void put_cell(FILE *html, const struct tail *tail, uint64_t millionths)
 {
     fputs("<td>", html);
-    put_bound(html, bucket_at(tail, millionths));
+    put_bound(html, jc_samples_bucket(tail->samples, millionths));
     fputs("</td>", html);
 }
 

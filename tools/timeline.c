@@ -425,10 +425,10 @@ static void put_drawing(struct timeline *timeline)
     char *lanes = NULL;
     size_t size = 0;
     unsigned height = SEAL_BAND + 6;
-    timeline->html = jc_html_open(&lanes, &size);
+    timeline->html = jc_memory_open(&lanes, &size);
     for (size_t i = 0; i < NUM_KINDS; i++)
         height = put_lane(timeline, &kinds[i], height);
-    jc_html_close(timeline->html);
+    jc_memory_close(timeline->html);
     timeline->html = html;
     height += AXIS;
 

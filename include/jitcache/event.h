@@ -21,7 +21,9 @@ enum jc_event_kind {
     JC_EVENT_LOAD = 2,        // a variant was loaded into a device; `elapsed_ns` in all,
                               // `waited_ns` in which the driver held up launches of the device
     JC_EVENT_FAILURE = 3,     // a variant could not be made; `text` says why, in one line
-    JC_EVENT_SEALED_MISS = 4, // a call whose variant was not loaded, after the seal
+    JC_EVENT_SEALED_MISS = 4, // after the seal, a kind of call whose variant was not loaded: as
+                              // struct jc_seal_info counts them, and where that counts calls, of
+                              // which one is like many, now and then
     JC_EVENT_STORM = 5,       // the storm guard stopped an argument or a parameter; `text` is its
                               // name
     JC_EVENT_SAFE_POINT = 6,  // a safe point that loaded something; `elapsed_ns` in all, `count`
@@ -48,7 +50,8 @@ struct jc_event {
 
 // Where a context tells events. It is called on whichever thread does what it is about, never on
 // one that launches, unless that makes a variant itself (policy `wait`); with no lock of the
-// library held. It may read statistics, and must not destroy the context or a kernel.
+// library held. It may read statistics and seal the context. It must not destroy the context or a
+// kernel, nor make a kernel or a variant: that may wait for what this very thread is to bring.
 struct jc_event_sink {
     void (*tell)(void *user, const struct jc_event *event);
     void *user;

@@ -106,8 +106,9 @@ JC_API enum jc_result jc_context_seal(struct jc_context *context, enum jc_seal s
 struct jc_seal_info {
     enum jc_seal seal; // never JC_SEAL_DEFAULT
     size_t kernels;    // that there are now
-    uint64_t misses;   // after the seal: kinds of call whose variant was not loaded; under `fail`,
-                       // where nothing remembers them, calls
+    uint64_t misses;   // after the seal: kinds of call whose variant was not loaded, unless it was
+                       // asked for already or the storm guard leaves it out; under `fail`, where
+                       // nothing remembers them, calls
     uint64_t compiles; // after the seal: variants compiled, in the background or by a call
     uint64_t loads;    // after the seal: variants loaded into a device
 };

@@ -26,7 +26,8 @@ struct jc_counts {
                        // that have blocks to launch: an empty grid is none
     uint64_t generic_launches;  // of them: served by a stand-in, another variant than their own
     uint64_t captured_generic;  // into streams being captured, by a stand-in that a graph now keeps
-    uint64_t misses;            // kinds of call that were not known; see jc_kernel_info
+    uint64_t misses;            // kinds of call that were not known; see jc_kernel_info. In a storm
+                                // these are far more than the misses of struct jc_seal_info
     uint64_t unaligned;         // kinds that a stand-in serves since pointers are less aligned
     uint64_t stalls, stall_ns;  // calls that waited for their variant to be made (policy `wait`)
     uint64_t disk_hits, saved_ns;       // variants found in the cache; what compiling those took
@@ -59,7 +60,8 @@ JC_API uint64_t jc_stats_sample_bound(size_t bucket);
 
 // An argument, or a parameter that dispatch chooses, that made a kernel want what was not
 // planned. `replacement` is what the template is to say in place of the item that begins at
-// `file`, `line`; "" for a parameter, where `advice` alone says what to do.
+// `file`, `line`, or, in C, in place of the struct; "" for a parameter, where `advice` alone says
+// what to do.
 struct jc_stats_argument {
     const char *name;
     bool is_parameter;

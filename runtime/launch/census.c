@@ -6,8 +6,11 @@
 #include "origin.h"
 #include "runtime/compile/buffer.h"
 
-#define FIRST_STATES 4
-#define FIRST_HASHES_LOG2 4
+// What grows does so in small parts, so that no launch has much to move at a time.
+#define CHUNK_STATES 64
+#define FIRST_SLOTS 8
+#define SHARDS_LOG2 6
+#define FIRST_HASHES_LOG2 2
 
 // One that an argument or a parameter took.
 struct state {
@@ -21,18 +24,25 @@ struct state {
 struct column {
     bool is_parameter, more;
     size_t index;
-    struct state *states; // in the order in which they came
-    size_t num_states, max_states;
-    uint16_t *slots;     // twice as many: where a hash begins to be looked for; 1 more than which
-                         // state it is, 0 for none
-    size_t num_asked;    // states that calls asked for
-    size_t num_strange;  // of them: no planned variant has them
+    // In the order in which they came: a chunk is made when its first one comes.
+    struct state *chunks[JC_SHEET_STATES / CHUNK_STATES];
+    size_t num_states;
+    // Where a hash begins to be looked for: 1 more than which state it is, 0 for none. Half of them
+    // are empty.
+    uint16_t *slots;
+    size_t num_slots;
+    size_t num_asked;   // states that calls asked for
+    size_t num_strange; // of them: no planned variant has them
 };
 
-// Hashes of variants, none of which is 0.
-struct hashes {
+// Hashes of variants, none of which is 0. The topmost bits of one say in which shard it is.
+struct shard {
     uint64_t *slots;
     unsigned log2;
+    size_t count;
+};
+struct hashes {
+    struct shard shards[1 << SHARDS_LOG2];
     size_t count, most;
 };
 
@@ -45,6 +55,11 @@ struct jc_census {
     size_t num_asked; // and not planned since
     uint64_t first_ms, last_ms;
 };
+
+static struct state *state_at(const struct column *column, size_t index)
+{
+    return &column->chunks[index / CHUNK_STATES][index % CHUNK_STATES];
+}
 
 // --- its life ------------------------------------------------------------------------------------
 
@@ -101,23 +116,34 @@ struct jc_census *jc_census_create(const struct jc_template *tmpl)
     return census;
 }
 
+static void finish_column(struct column *column)
+{
+    for (size_t i = 0; i < column->num_states; i++)
+        free(state_at(column, i)->value);
+    for (size_t i = 0; i < JC_SHEET_STATES / CHUNK_STATES; i++)
+        free(column->chunks[i]);
+    free(column->slots);
+}
+
+static void empty_hashes(struct hashes *hashes)
+{
+    for (size_t i = 0; i < 1 << SHARDS_LOG2; i++)
+        free(hashes->shards[i].slots);
+    *hashes = (struct hashes){.most = hashes->most};
+}
+
 void jc_census_destroy(struct jc_census **out)
 {
     struct jc_census *census = *out;
     *out = NULL;
     if (!census)
         return;
-    for (size_t i = 0; i < census->num_columns; i++) {
-        struct column *column = &census->columns[i];
-        for (size_t j = 0; j < column->num_states; j++)
-            free(column->states[j].value);
-        free(column->states);
-        free(column->slots);
-    }
+    for (size_t i = 0; i < census->num_columns; i++)
+        finish_column(&census->columns[i]);
     free(census->columns);
     free(census->file);
-    free(census->planned.slots);
-    free(census->asked.slots);
+    empty_hashes(&census->planned);
+    empty_hashes(&census->asked);
     free(census);
 }
 
@@ -158,44 +184,47 @@ static uint64_t hash_variant(const struct jc_census *census, const struct jc_spe
 }
 
 // Where a hash stands, or would.
-static uint64_t *slot_of(const struct hashes *hashes, uint64_t hash)
+static uint64_t *slot_of(const struct shard *shard, uint64_t hash)
 {
-    size_t mask = ((size_t) 1 << hashes->log2) - 1, at = (size_t) hash & mask;
-    while (hashes->slots[at] && hashes->slots[at] != hash)
+    size_t mask = ((size_t) 1 << shard->log2) - 1, at = (size_t) hash & mask;
+    while (shard->slots[at] && shard->slots[at] != hash)
         at = (at + 1) & mask;
-    return &hashes->slots[at];
+    return &shard->slots[at];
 }
 
 static bool has_hash(const struct hashes *hashes, uint64_t hash)
 {
-    return hashes->slots && *slot_of(hashes, hash) == hash;
+    const struct shard *shard = &hashes->shards[hash >> (64 - SHARDS_LOG2)];
+    return shard->slots && *slot_of(shard, hash) == hash;
 }
 
 // Keeps half of the slots empty. False: out of memory.
-static bool make_room(struct hashes *hashes)
+static bool make_room(struct shard *shard)
 {
-    size_t size = hashes->slots ? (size_t) 1 << hashes->log2 : 0;
-    if (2 * (hashes->count + 1) <= size)
+    size_t size = shard->slots ? (size_t) 1 << shard->log2 : 0;
+    if (2 * (shard->count + 1) <= size)
         return true;
-    struct hashes grown = *hashes;
-    grown.log2 = size > 0 ? hashes->log2 + 1 : FIRST_HASHES_LOG2;
+    struct shard grown = *shard;
+    grown.log2 = size > 0 ? shard->log2 + 1 : FIRST_HASHES_LOG2;
     grown.slots = calloc((size_t) 1 << grown.log2, sizeof(*grown.slots));
     if (!grown.slots)
         return false;
     for (size_t i = 0; i < size; i++)
-        if (hashes->slots[i])
-            *slot_of(&grown, hashes->slots[i]) = hashes->slots[i];
-    free(hashes->slots);
-    *hashes = grown;
+        if (shard->slots[i])
+            *slot_of(&grown, shard->slots[i]) = shard->slots[i];
+    free(shard->slots);
+    *shard = grown;
     return true;
 }
 
 // False: there is no room for it. It is not there before.
 static bool add_hash(struct hashes *hashes, uint64_t hash)
 {
-    if (hashes->count == hashes->most || !make_room(hashes))
+    struct shard *shard = &hashes->shards[hash >> (64 - SHARDS_LOG2)];
+    if (hashes->count == hashes->most || !make_room(shard))
         return false;
-    *slot_of(hashes, hash) = hash;
+    *slot_of(shard, hash) = hash;
+    shard->count++;
     hashes->count++;
     return true;
 }
@@ -204,26 +233,32 @@ static bool add_hash(struct hashes *hashes, uint64_t hash)
 
 static uint16_t *place_of(const struct column *column, uint32_t hash)
 {
-    size_t mask = 2 * column->max_states - 1, at = hash & mask;
-    while (column->slots[at] && column->states[column->slots[at] - 1].hash != hash)
+    size_t mask = column->num_slots - 1, at = hash & mask;
+    while (column->slots[at] && state_at(column, column->slots[at] - 1)->hash != hash)
         at = (at + 1) & mask;
     return &column->slots[at];
 }
 
-static bool grow(struct column *column)
+static bool make_slots(struct column *column)
 {
-    size_t max = column->max_states > 0 ? 2 * column->max_states : FIRST_STATES;
-    struct state *states = realloc(column->states, max * sizeof(*states));
-    column->states = states ? states : column->states;
-    uint16_t *slots = states ? calloc(2 * max, sizeof(*slots)) : NULL;
+    size_t size = column->num_slots > 0 ? 2 * column->num_slots : FIRST_SLOTS;
+    uint16_t *slots = calloc(size, sizeof(*slots));
     if (!slots)
         return false;
     free(column->slots);
     column->slots = slots;
-    column->max_states = max;
+    column->num_slots = size;
     for (size_t i = 0; i < column->num_states; i++)
-        *place_of(column, states[i].hash) = (uint16_t) (i + 1);
+        *place_of(column, state_at(column, i)->hash) = (uint16_t) (i + 1);
     return true;
+}
+
+static bool grow(struct column *column)
+{
+    struct state **chunk = &column->chunks[column->num_states / CHUNK_STATES];
+    if (!*chunk)
+        *chunk = calloc(CHUNK_STATES, sizeof(**chunk));
+    return *chunk && (2 * (column->num_states + 1) <= column->num_slots || make_slots(column));
 }
 
 static struct state *add_state(struct column *column, const struct jc_specialization *of,
@@ -234,7 +269,7 @@ static struct state *add_state(struct column *column, const struct jc_specializa
         column->more = true;
         return NULL;
     }
-    if (column->num_states == column->max_states && !grow(column))
+    if (!grow(column))
         return NULL;
     if (column->is_parameter)
         state.value = strdup(of->parameters[column->index]);
@@ -243,8 +278,8 @@ static struct state *add_state(struct column *column, const struct jc_specializa
     if (column->is_parameter && !state.value)
         return NULL;
     *place_of(column, hash) = (uint16_t) (column->num_states + 1);
-    column->states[column->num_states] = state;
-    return &column->states[column->num_states++];
+    *state_at(column, column->num_states) = state;
+    return state_at(column, column->num_states++);
 }
 
 // The one that a variant has; NULL: there is no room for it.
@@ -252,10 +287,24 @@ static struct state *state_of(struct column *column, const struct jc_specializat
 {
     uint32_t hash = hash_state(column, of);
     uint16_t place = column->slots ? *place_of(column, hash) : 0;
-    return place ? &column->states[place - 1] : add_state(column, of, hash);
+    return place ? state_at(column, place - 1) : add_state(column, of, hash);
 }
 
 // --- counting ------------------------------------------------------------------------------------
+
+// All that was asked for is planned by now: a warm-up that came after a few calls is no fault of
+// what those took.
+static void forget_asked(struct jc_census *census)
+{
+    empty_hashes(&census->asked);
+    census->first_ms = census->last_ms = 0;
+    for (size_t i = 0; i < census->num_columns; i++) {
+        struct column *column = &census->columns[i];
+        column->num_asked = column->num_strange = 0;
+        for (size_t j = 0; j < column->num_states; j++)
+            state_at(column, j)->asked = false;
+    }
+}
 
 void jc_census_plan(struct jc_census *census, const struct jc_specialization *of)
 {
@@ -263,7 +312,8 @@ void jc_census_plan(struct jc_census *census, const struct jc_specialization *of
     if (has_hash(&census->planned, hash))
         return;
     add_hash(&census->planned, hash);
-    census->num_asked -= has_hash(&census->asked, hash);
+    if (has_hash(&census->asked, hash) && --census->num_asked == 0)
+        forget_asked(census);
     for (size_t i = 0; i < census->num_columns; i++) {
         struct column *column = &census->columns[i];
         struct state *state = state_of(column, of);
@@ -354,7 +404,7 @@ static void add_examples(const struct column *column, bool planned, bool asked,
                          struct jc_finding *finding)
 {
     for (size_t i = 0; i < column->num_states && finding->num_examples < JC_SHEET_EXAMPLES; i++) {
-        const struct state *state = &column->states[i];
+        const struct state *state = state_at(column, i);
         if (state->planned != planned || state->asked != asked)
             continue;
         finding->examples[finding->num_examples].facet = state->facet;
@@ -374,7 +424,7 @@ bool jc_census_find(const struct jc_census *census, const struct jc_storm *storm
     finding->index = column->index;
     finding->num_states = column->num_states;
     for (size_t i = 0; i < column->num_states; i++)
-        finding->states[i] = column->states[i].hash;
+        finding->states[i] = state_at(column, i)->hash;
     finding->num_examples = 0;
     add_examples(column, false, true, finding);
     add_examples(column, true, true, finding);
@@ -384,24 +434,33 @@ bool jc_census_find(const struct jc_census *census, const struct jc_storm *storm
 
 // --- saying so -----------------------------------------------------------------------------------
 
+// What a warm-up needs beside, to reach what an argument takes.
+static const char *way_to_plan(const struct jc_argument *argument)
+{
+    unsigned first;
+    if (argument->derive)
+        return " and ranges of those";
+    if (argument->type.type_class != JC_CLASS_POINTER)
+        return " and a `range`";
+    bool may_flip = !argument->align_either && jc_argument_aligns(argument, &first) > 0;
+    return may_flip ? " and `align: either`" : "";
+}
+
 static void put_advice(const struct jc_template *tmpl, const struct jc_finding *finding,
                        struct jc_buffer *advice)
 {
     if (finding->is_parameter) {
         jc_buffer_print(advice, "give '%s' fewer cases in its `dispatch`, or plan for them with"
-                        " jc_kernel_warmup, or allow more by max_variants",
-                        tmpl->parameters[finding->index].name);
+                        " jc_kernel_warmup and ranges that reach them, or allow more by"
+                        " max_variants", tmpl->parameters[finding->index].name);
         return;
     }
-    const struct jc_argument_description *argument =
-        &tmpl->description.arguments[finding->index];
-    if (argument->derive)
-        jc_buffer_print(advice, "it follows from others, as %s; ", argument->derive);
-    bool is_pointer =
-        tmpl->arguments[finding->index].type.type_class == JC_CLASS_POINTER;
+    const char *derive = tmpl->description.arguments[finding->index].derive;
+    if (derive)
+        jc_buffer_print(advice, "it follows from others, as %s; ", derive);
     jc_buffer_print(advice, "if it is meant to vary, give it `do_not_specialize: true`; otherwise"
-                    " plan for what it takes, with jc_kernel_warmup and %s, or with"
-                    " jc_kernel_prepare", is_pointer ? "`align: either`" : "a `range`");
+                    " plan for what it takes, with jc_kernel_warmup%s, or with jc_kernel_prepare",
+                    way_to_plan(&tmpl->arguments[finding->index]));
 }
 
 // Takes the buffer's text in place of what was there.

@@ -7,6 +7,9 @@
 //
 // States are counted exactly up to JC_SHEET_STATES of an argument. Their hashes are the same in
 // every process and version, so that those of several can be added up.
+//
+// It takes 3 kB, then 16 to 32 bytes for each variant planned or asked for, and 36 kB at most for
+// each argument that varies.
 
 #ifndef JC_CENSUS_H
 #define JC_CENSUS_H
@@ -29,7 +32,8 @@ void jc_census_destroy(struct jc_census **census);
 void jc_census_plan(struct jc_census *census, const struct jc_specialization *of);
 
 // What a call wants that is not loaded, before the storm guard narrows it. Out of memory it counts
-// less. It comes from launching threads, and costs some tens of nanoseconds for what is known.
+// less. It comes from launching threads, and costs some tens of nanoseconds for what is known; for
+// what is new mostly less than one microsecond, at most 4, once, for each argument that varies.
 void jc_census_ask(struct jc_census *census, const struct jc_specialization *wanted,
                    uint64_t now_ms);
 

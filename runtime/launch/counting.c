@@ -90,7 +90,8 @@ void jc_kernel_follow_seal(struct jc_kernel *kernel)
 }
 
 // Adding up all threads takes a while, for which the lock is not held. No seal comes meanwhile: who
-// collects and who follows it both have the run's mutex.
+// collects and who follows it both have the run's mutex, but for a kernel that is being made, which
+// has no launches.
 static void count_launches(const struct jc_kernel *kernel,
                            const struct jc_sealed_launches *launches, struct jc_counts *total,
                            struct jc_counts *sealed)

@@ -189,18 +189,21 @@ static struct jc_wish *serve(struct miss *miss, jc_service *service)
     // Where a call may make its variant, the next one is to, that is not captured.
     bool remember = !miss->capturing || miss->policy == JC_POLICY_GENERIC;
     bool has_room = *service || kernel->table.num_stand_ins < MAX_STAND_INS;
+    // Of what is not kept each launch would be one more, but for one whose variant is made.
+    bool is_first = has_room || consequence.reasons & JC_WISH_MAKE;
     // What was not asked for was counted and told the first time.
     bool sealed = miss->seal != JC_SEAL_OPEN && !(*service & JC_SERVICE_UNASKED);
-    // Of what is not remembered each launch would be a line in the log.
-    if (consequence.missed && sealed && remember)
+    bool counts = consequence.missed && sealed && is_first;
+    // Nor is it kept where the next call is to make its variant.
+    if (counts && remember)
         consequence.reasons |= JC_WISH_SEALED;
-    if (!has_room && !(consequence.reasons & JC_WISH_MAKE))
+    if (!is_first)
         consequence.reasons &= JC_WISH_STORM;
     struct jc_wish *wish = make_wish(miss, &consequence);
     bool fresh = stand_in(miss, remember && has_room, consequence.flags, service);
     if (fresh && miss->unaligned)
         jc_kernel_count_locked(kernel, &(struct jc_counts){.unaligned = 1});
-    if (consequence.missed && sealed && has_room)
+    if (counts)
         count_sealed(miss);
     return wish;
 }

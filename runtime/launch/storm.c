@@ -279,39 +279,51 @@ void jc_storm_unask(struct jc_storm *storm, const struct jc_specialization *want
 
 // --- telling -------------------------------------------------------------------------------------
 
-// A field of the line; NULL: there is none.
-static void put_field(struct jc_buffer *line, const char *name, const char *text)
+// A field of the item; NULL: there is none. No field has quotes in it.
+static void put_field(struct jc_buffer *item, const char *name, const char *text)
 {
     if (!text)
         return;
-    // Words and pointers are plain YAML; ranges and expressions are quoted, and have no quotes.
+    // Words and pointers are plain YAML; ranges, expressions and signs are quoted.
     bool plain = text[strspn(text, "abcdefghijklmnopqrstuvwxyz"
-                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ *-")] == '\0';
-    jc_buffer_print(line, plain ? ", %s: %s" : ", %s: \"%s\"", name, text);
+                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ *")] == '\0';
+    jc_buffer_print(item, plain ? ", %s: %s" : ", %s: \"%s\"", name, text);
+}
+
+static void put_member(struct jc_buffer *item, const char *name, const char *text)
+{
+    if (text)
+        jc_buffer_print(item, ", .%s = \"%s\"", name, text);
 }
 
 // Whether an item of the description begins with a dash, and not inside of brackets, or on the line
-// behind its dash. Of a description beside the source nobody knows, and most do.
-static bool has_dash(const struct jc_template *tmpl, unsigned line)
+// behind its dash.
+static bool has_dash(const char *text, unsigned line)
 {
-    const char *at = tmpl->source;
-    if (!tmpl->has_front_matter || line == 0)
-        return true;
+    const char *at = text;
     for (; line > 1 && (at = strchr(at, '\n')); line--)
         at++;
-    return !at || at[strspn(at, " \t")] == '-';
+    if (!at)
+        return true;
+    at += strspn(at, " \t");
+    return at[0] == '-' && (at[1] == ' ' || at[1] == '\t');
 }
 
 void jc_storm_put_item(const struct jc_template *tmpl, size_t index, struct jc_buffer *item)
 {
     const struct jc_argument_description *argument = &tmpl->description.arguments[index];
-    jc_buffer_print(item, "%s{name: %s",
-                    has_dash(tmpl, tmpl->arguments[index].line) ? "- " : "", argument->name);
-    put_field(item, "type", argument->type);
-    put_field(item, "do_not_specialize", "true");
-    put_field(item, "derive", argument->derive);
-    put_field(item, "range", argument->range);
-    put_field(item, "typical", argument->typical);
+    const char *text = tmpl->line_text;
+    void (*put)(struct jc_buffer *, const char *, const char *) = text ? put_field : put_member;
+    if (text)
+        jc_buffer_print(item, "%s{name: %s",
+                        has_dash(text, tmpl->arguments[index].line) ? "- " : "", argument->name);
+    else
+        jc_buffer_print(item, "{.name = \"%s\"", argument->name);
+    put(item, "type", argument->type);
+    put(item, "do_not_specialize", "true");
+    put(item, "derive", argument->derive);
+    put(item, "range", argument->range);
+    put(item, "typical", argument->typical);
     jc_buffer_string(item, "}");
 }
 

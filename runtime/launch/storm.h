@@ -59,8 +59,8 @@ void jc_storm_give_up(struct jc_storm *storm, const struct jc_specialization *wa
 void jc_storm_unask(struct jc_storm *storm, const struct jc_specialization *wanted);
 
 // What a template is to say of an argument for it to be specialized no more, in place of the item
-// that has it; and the file in which that item stands, as it was named. The latter is empty where
-// nobody named one.
+// that has it: in YAML, or in C where it came as a struct; and the file in which that item stands,
+// as it was named. The latter is empty where nobody named one.
 void jc_storm_put_item(const struct jc_template *tmpl, size_t argument, struct jc_buffer *item);
 void jc_storm_put_file(const struct jc_template *tmpl, struct jc_buffer *file);
 

@@ -347,14 +347,20 @@ static const char *suffix_of(const char *name)
     return strspn(name, "0123456789abcdef") == ID_DIGITS ? name + ID_DIGITS : NULL;
 }
 
+bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33])
+{
+    char name[NAME_SIZE];
+    return faccessat(bulletins->fd, name_of(name, id, ".stats"), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
+
 // Removes a file if it belongs to nothing: what a process left that was killed between two steps.
 static void sweep(struct jc_bulletins *bulletins, const char *name, const char *suffix)
 {
-    char id[ID_DIGITS + 1], other[NAME_SIZE];
+    char id[ID_DIGITS + 1];
     snprintf(id, sizeof(id), "%.32s", name);
     if (strcmp(suffix, ".live") == 0) {
-        if (faccessat(bulletins->fd, name_of(other, id, ".stats"), F_OK, AT_SYMLINK_NOFOLLOW) != 0
-            && !is_alive(bulletins, id))
+        if (!jc_bulletins_has(bulletins, id) && !is_alive(bulletins, id))
             jc_bulletins_remove(bulletins, id);
     } else if ((strcmp(suffix, ".live-new") == 0 || strcmp(suffix, ".stats-new") == 0 ||
                 strcmp(suffix, ".past-new") == 0) && is_old(bulletins, name)) {

@@ -69,6 +69,9 @@ enum jc_result jc_bulletins_visit(struct jc_bulletins *bulletins, bool dead_only
                                                const char *text, size_t size),
                                   void *user);
 
+// Whether a process's sheet lies there.
+bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33]);
+
 // Reads a past, which is to be freed. NULL: there is none; and where `*failed`, out of memory.
 char *jc_bulletins_read_past(const struct jc_bulletins *bulletins, const char id[33], size_t *size,
                              bool *failed);

@@ -63,14 +63,16 @@ static bool may_write(const struct jc_context *context, bool anyway)
 }
 
 // A descriptor of its own for each, so that threads exclude each other too.
-static enum jc_result begin(struct jc_context *context, bool anyway, int *fd,
-                            struct jc_error *error)
+enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
+                               struct jc_error *error)
 {
     struct jc_cache *cache = context->cache;
     int status;
-    if (!may_write(context, anyway))
-        return jc_fail(error, JC_ERROR_CACHE, "the cache is not written: %s",
-                       (const char *) atomic_load(&cache->reason));
+    if (!may_write(context, anyway)) {
+        const char *reason = atomic_load(&cache->reason);
+        return jc_fail(error, reason == cache->disk_reason ? JC_ERROR_IO : JC_ERROR_CACHE,
+                       "the cache is not written: %s", reason);
+    }
     for (uint64_t deadline = jc_now_ns() + WAIT_NS; (status = try_lock(cache, fd)) == EAGAIN;) {
         uint64_t now = jc_now_ns();
         if (now >= deadline)
@@ -85,7 +87,7 @@ static enum jc_result begin(struct jc_context *context, bool anyway, int *fd,
     return JC_OK;
 }
 
-static void end(struct jc_context *context, int fd)
+void jc_history_unlock(struct jc_context *context, int fd)
 {
     // A child that is being forked may have it open for a moment more.
     jc_lock_byte(fd, 0, F_UNLCK);
@@ -419,20 +421,28 @@ static enum jc_result add_sheets(struct jc_context *context, struct jc_history *
     return store(context, history, error);
 }
 
-enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
-                              size_t count, bool anyway, struct jc_error *error)
+enum jc_result jc_history_add_locked(struct jc_context *context,
+                                     const struct jc_sheet *const *sheets, size_t count,
+                                     struct jc_error *error)
 {
     struct jc_history history;
-    int lock;
-    enum jc_result result = begin(context, anyway, &lock, error);
-    if (result != JC_OK)
-        return result;
-    result = open_history(context, &history, error);
+    enum jc_result result = open_history(context, &history, error);
     if (result == JC_OK) {
         result = add_sheets(context, &history, sheets, count, error);
         jc_history_finish(&history);
     }
-    end(context, lock);
+    return result;
+}
+
+enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
+                              size_t count, struct jc_error *error)
+{
+    int lock;
+    enum jc_result result = jc_history_lock(context, false, &lock, error);
+    if (result != JC_OK)
+        return result;
+    result = jc_history_add_locked(context, sheets, count, error);
+    jc_history_unlock(context, lock);
     return result;
 }
 
@@ -454,7 +464,7 @@ enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet
     struct jc_history history, empty = {.zeroed_ms = jc_now_unix_ms()};
     int lock;
     bool failed = false;
-    enum jc_result result = begin(context, false, &lock, error);
+    enum jc_result result = jc_history_lock(context, false, &lock, error);
     if (result != JC_OK)
         return result;
     result = open_history(context, &history, error);
@@ -476,6 +486,6 @@ enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet
     jc_history_finish(&history);
 
 unlock:
-    end(context, lock);
+    jc_history_unlock(context, lock);
     return result;
 }

@@ -184,43 +184,81 @@ void jc_roll_finish(struct jc_roll *roll)
 
 // --- folding -------------------------------------------------------------------------------------
 
-// The dead, or of them the old ones alone.
-static void drop_dead(struct jc_roll *roll, bool old_only)
+static void drop(struct jc_roll *roll, size_t at)
 {
-    size_t left = 0;
-    for (size_t i = 0; i < roll->num_entries; i++) {
-        struct jc_roll_entry *entry = &roll->entries[i];
-        if (entry->alive || (old_only && !is_old(&entry->sheet))) {
-            roll->entries[left++] = *entry;
-            continue;
-        }
-        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
-        jc_sheet_finish(&entry->sheet);
+    jc_sheet_finish(&roll->entries[at].sheet);
+    roll->entries[at] = roll->entries[--roll->num_entries];
+}
+
+// What does not lie there any more the history has: somebody quicker added it. The lock is held, so
+// nobody takes anything away meanwhile.
+static void drop_gone(struct jc_roll *roll)
+{
+    for (size_t i = roll->num_entries; i-- > 0;) {
+        const struct jc_roll_entry *entry = &roll->entries[i];
+        if (!entry->alive && !jc_bulletins_has(&roll->folders[entry->folder], entry->sheet.id))
+            drop(roll, i);
     }
-    roll->num_entries = left;
+}
+
+// Takes away the dead from `first` on, or of them the old ones alone.
+static void take_away(struct jc_roll *roll, size_t first, bool old_only)
+{
+    for (size_t i = roll->num_entries; i-- > first;) {
+        const struct jc_roll_entry *entry = &roll->entries[i];
+        if (entry->alive || (old_only && !is_old(&entry->sheet)))
+            continue;
+        jc_bulletins_remove(&roll->folders[entry->folder], entry->sheet.id);
+        drop(roll, i);
+    }
+}
+
+// Adds the dead, from the last to the first, at most as many at a time as the history knows by
+// name. The lock is held.
+static enum jc_result add_dead(struct jc_roll *roll, struct jc_error *why)
+{
+    enum jc_result result = JC_OK;
+    const struct jc_sheet **dead = calloc(JC_HISTORY_IDS, sizeof(struct jc_sheet *));
+    if (!dead)
+        return jc_fail_memory(why);
+    for (size_t first = roll->num_entries; result == JC_OK && first > 0;) {
+        size_t count = 0;
+        while (first > 0 && count < JC_HISTORY_IDS)
+            if (!roll->entries[--first].alive)
+                dead[count++] = &roll->entries[first].sheet;
+        if (count > 0)
+            result = jc_history_add_locked(roll->context, dead, count, why);
+        if (result == JC_OK)
+            take_away(roll, first, false);
+    }
+    free(dead);
+    return result;
+}
+
+static size_t count_dead(const struct jc_roll *roll)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < roll->num_entries; i++)
+        count += !roll->entries[i].alive;
+    return count;
 }
 
 void jc_roll_fold(struct jc_roll *roll, bool anyway)
 {
     struct jc_error why;
-    size_t num_dead = 0;
-    const struct jc_sheet **dead = calloc(roll->num_entries + 1, sizeof(struct jc_sheet *));
-    if (!dead)
+    int lock;
+    if (count_dead(roll) == 0)
         return;
-    for (size_t i = 0; i < roll->num_entries; i++) {
-        if (!roll->entries[i].alive)
-            dead[num_dead++] = &roll->entries[i].sheet;
+    enum jc_result result = jc_history_lock(roll->context, anyway, &lock, &why);
+    if (result == JC_OK) {
+        drop_gone(roll);
+        result = add_dead(roll, &why);
+        jc_history_unlock(roll->context, lock);
     }
-    enum jc_result result =
-        num_dead > 0 ? jc_history_add(roll->context, dead, num_dead, anyway, &why) : JC_OK;
-    // The history knows them, whether it was added to by us or by somebody quicker.
-    if (result == JC_OK)
-        drop_dead(roll, false);
     // Of another version or not writable is how things are; the one who reads is told by others.
-    else if (result == JC_ERROR_CACHE || result == JC_ERROR_UNSUPPORTED)
-        drop_dead(roll, true);
-    else
+    if (result == JC_ERROR_CACHE || result == JC_ERROR_UNSUPPORTED)
+        take_away(roll, 0, true);
+    else if (result != JC_OK)
         jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to"
-                        " the history: %s\n", num_dead, why.text);
-    free(dead);
+                        " the history: %s\n", count_dead(roll), why.text);
 }

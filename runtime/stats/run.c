@@ -542,7 +542,7 @@ static void hand_over(struct jc_run *run)
     jc_run_sheet(run, &sheet);
     if (has_counted(&sheet))
         result = sheet.failed ? jc_fail_memory(&why)
-                              : jc_history_add(run->context, sheets, 1, false, &why);
+                              : jc_history_add(run->context, sheets, 1, &why);
     bool passes = result == JC_ERROR_TIMEOUT || result == JC_ERROR_IO ||
                   result == JC_ERROR_OUT_OF_MEMORY;
     if (passes && run->live >= 0) {

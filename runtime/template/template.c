@@ -180,6 +180,7 @@ static enum jc_result read_description(struct loading *loading, const char *file
     if (!loading->tmpl->line_name)
         return jc_fail_memory(loading->error);
     size_t mark = size >= 3 && memcmp(yaml, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    loading->tmpl->line_text = yaml + mark;
     return jc_description_read(&loading->tmpl->arena, yaml + mark, size - mark, 1, true,
                                &loading->description, loading->error);
 }
@@ -336,6 +337,7 @@ static enum jc_result load(struct loading *loading)
     if (!frontmatter.found)
         return load_beside(loading, &frontmatter);
     loading->tmpl->has_front_matter = true;
+    loading->tmpl->line_text = loading->tmpl->source;
     if (!params->text && (result = check_beside(loading)))
         return result;
     loading->description.lines.file = loading->source_file ? loading->source_file : "<text>";

@@ -87,6 +87,7 @@ struct jc_template {
     bool has_front_matter; // the description stands in the source
     const char *base_name; // of the file, or "NAME.cu": the source's name for the compiler
     const char *line_name; // of the file that the `line` fields count in: base_name, or "x.yaml"
+    const char *line_text; // that file's text; NULL: the description came as a struct
     const char *dir;       // for includes; NULL: none
     const char *source;
     size_t source_size;

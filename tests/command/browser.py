@@ -3,7 +3,6 @@
 Skipped where there is no Chromium.
 """
 import http.server
-import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import threading
 
 import harness
 
-PRETENDER = os.environ["JITCACHE_PRETENDER"]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -22,7 +20,7 @@ PROBE = b"""<!DOCTYPE html><title>probe</title><link rel="icon" href="data:,">
 
 
 class Browser(harness.Case):
-    command = PRETENDER
+    command = harness.SCENIC
 
     def look(self, page):
         """What it makes of a page: its document, what it complains of, and what it asked for."""
@@ -62,7 +60,7 @@ class Browser(harness.Case):
 
     def page(self, which):
         return self.run_command("report", "--html", "-",
-                                env={**self.env, "JITCACHE_PRETEND": which, "TZ": "UTC"}).stdout
+                                env={**self.scenic(which), "TZ": "UTC"}).stdout
 
     def test_the_check_itself_notices_requests_and_complaints(self):
         document, complaints, asked = self.look(PROBE)

@@ -2,7 +2,8 @@
 
 Each test class has a folder of its own for cache, home and files; nothing of the caller's settings
 for the cache reaches the command. JITCACHE_COMMAND names the program under test, JITCACHE_PLAYER
-the same with a prewarm that is played (play.c), JITCACHE_FILL what fills a cache,
+the same with a prewarm that is played (play.c), JITCACHE_SCENIC the same with statistics that are
+made up (scene.c), JITCACHE_FILL what fills a cache,
 JITCACHE_BUILT_WORKER the worker.
 """
 import fcntl
@@ -21,8 +22,11 @@ import time
 import unittest
 from pathlib import Path
 
+import scenes
+
 COMMAND = os.environ["JITCACHE_COMMAND"]
 PLAYER = os.environ["JITCACHE_PLAYER"]
+SCENIC = os.environ["JITCACHE_SCENIC"]
 FILL = os.environ["JITCACHE_FILL"]
 WORKER = os.environ["JITCACHE_BUILT_WORKER"]
 ROOT = Path(os.environ["JITCACHE_SOURCE_ROOT"])
@@ -88,6 +92,10 @@ class Case(unittest.TestCase):
         path = self.folder / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(path)
+
+    def scenic(self, which):
+        """The environment in which SCENIC shows that scene."""
+        return {**self.env, "JITCACHE_SCENE": self.write("scene", scenes.spell(which))}
 
     def at_terminal(self, *words, answer=b"", stop_at=None, stop_with=signal.SIGINT, columns=None):
         """Runs it with all three streams at a terminal: its status and what it printed.

@@ -19,12 +19,15 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jitcache/jitcache.h>
+
+#include "note.h"
+
+#define PLAYED "JITCACHE_PLAYED"
 
 // What the linker makes of the calls.
 enum jc_result __wrap_jc_context_create(const struct jc_context_params *params,
@@ -54,27 +57,12 @@ uint64_t __wrap_jc_clock_ns(void)
     return __real_jc_clock_ns() + advanced_ns;
 }
 
-static void note(const char *format, ...) JC_FORMAT(1, 2);
-
-static void note(const char *format, ...)
-{
-    const char *path = getenv("JITCACHE_PLAYED");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (!file)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(file, format, arguments);
-    va_end(arguments);
-    fclose(file);
-}
-
 enum jc_result __wrap_jc_context_create(const struct jc_context_params *params,
                                         struct jc_context **context, struct jc_error *error)
 {
     if (params->log)
         context_log = *params->log;
-    note("context workers=%u timeout_ns=%" PRIu64 "\n", params->max_workers,
+    note(PLAYED, "context workers=%u timeout_ns=%" PRIu64 "\n", params->max_workers,
          params->compile_timeout_ns);
     return __real_jc_context_create(params, context, error);
 }
@@ -290,11 +278,11 @@ static enum jc_result play_all(struct play *play)
 
 static void note_params(const char *call, const struct jc_prewarm_params *params)
 {
-    note("%s check=%d retry=%d background=%d key=%s", call, params->check, params->retry,
+    note(PLAYED, "%s check=%d retry=%d background=%d key=%s", call, params->check, params->retry,
          params->background, params->key ? params->key : "any");
     for (size_t i = 0; i < params->num_capabilities; i++)
-        note(" %s", params->capabilities[i]);
-    note("\n");
+        note(PLAYED, " %s", params->capabilities[i]);
+    note(PLAYED, "\n");
 }
 
 enum jc_result __wrap_jc_context_prewarm_all(struct jc_context *context,
@@ -309,10 +297,10 @@ enum jc_result __wrap_jc_context_prewarm_all(struct jc_context *context,
         size_t variants;
         const struct jc_template *tmpl = jc_plan_template(items[i].plan);
         jc_plan_variants(items[i].plan, &variants);
-        note("item %s variants=%zu", jc_template_file(tmpl), variants);
+        note(PLAYED, "item %s variants=%zu", jc_template_file(tmpl), variants);
         for (size_t j = 0; j < items[i].num_capabilities; j++)
-            note(" %s", items[i].capabilities[j]);
-        note("\n");
+            note(PLAYED, " %s", items[i].capabilities[j]);
+        note(PLAYED, "\n");
     }
     struct play play = {
         .items = items,

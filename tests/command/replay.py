@@ -31,6 +31,7 @@ class Case(harness.Case):
         super().setUp()
         self.count = self.folder / "count"
         self.statistics = self.folder / "statistics"
+        self.processes = None  # as read() has seen them last
         found = re.search(r"NVRTC \S+ at (\S+),", self.run_command(
             "prewarm", "-v", harness.SILU, "--arch", "9.0", "--generic", "--check",
             status=1).err)
@@ -123,12 +124,19 @@ class Replay(Case):
             self.assertEqual(found["more"], 0, key)
         # As a program reads it, and as people do.
         storms = self.json("stats")["statistics"]["storms"]
-        self.assertEqual({(storm["kernel"], storm["device"], found["name"]): found["states"]
-                          for storm in storms for found in storm["varying"]}, expected)
+        self.assertEqual({(storm["kernel"], device["device"], found["name"]): found["states"]
+                          for storm in storms for device in storm["devices"]
+                          for found in device["varying"]}, expected)
+        self.assertEqual([storm["goes_on"] for storm in storms], [False] * len(serving.GUILTY))
         shown = self.run_command("stats", "-v").out
+        self.assertEqual(re.findall(r"(?m)^Storms: (\d+)$", shown), [str(len(serving.GUILTY))])
         self.assertEqual(sorted(re.findall(r"argument (\w+) took (\d+) ", shown)),
-                         sorted((argument, str(states))
-                                for (_, _, argument), states in expected.items()))
+                         sorted((found["name"], str(found["states"]))
+                                for storm in storms for found in storm["varying"]))
+        for storm in storms:
+            most = max(states for (kernel, *_), states in expected.items()
+                       if kernel == storm["kernel"])
+            self.assertGreaterEqual(storm["varying"][0]["states"], most)
         return varying
 
     def start_anew(self):

@@ -111,6 +111,19 @@ class Processes(replay.Case):
         engine.communicate()
         self.assertEqual((self.launches(), self.processes), (5, {"running": 0, "ended": 1}))
 
+    def test_a_storm_goes_on_while_its_process_runs(self):
+        trace = serving.write(self.folder, [serving.steps(50, 1)], serving.GUILTY)
+        engine = self.start(trace, "hold")
+
+        def storms():
+            told = self.json("stats")["statistics"]["storms"]
+            return {storm["kernel"]: storm["goes_on"] for storm in told}
+        try:
+            self.until(lambda: storms() == dict.fromkeys(serving.GUILTY, True))
+        finally:
+            engine.communicate()
+        self.assertEqual(storms(), dict.fromkeys(serving.GUILTY, False))
+
     def test_statistics_are_read_while_the_cache_is_rotated(self):
         self.env["JITCACHE_MAX_BYTES"] = "16M"
         values = "n=" + ",".join(map(str, range(MANY_VALUES)))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import harness
 
-PRETENDER = os.environ["JITCACHE_PRETENDER"]
 VOID = {"meta", "link", "br"}
 SHAPES = {"rect", "line", "circle"}  # closed by themselves, in a drawing
 
@@ -76,22 +75,20 @@ def contrast(one, other):
 
 
 class Report(harness.Case):
-    command = PRETENDER
+    command = harness.SCENIC
 
     def setUp(self):
         super().setUp()
         self.env["TZ"] = "UTC"
 
     def page(self, which, *words):
-        text = self.run_command("report", "--html", "-", *words,
-                                env={**self.env, "JITCACHE_PRETEND": which}).out
-        page = Page(text)
+        page = Page(self.run_command("report", "--html", "-", *words, env=self.scenic(which)).out)
         self.assertEqual(page.errors, [], which)
         return page
 
     def write_page(self, path, status=0, **options):
         return self.run_command("report", "--html", path, status=status,
-                                env={**self.env, "JITCACHE_PRETEND": "calm"}, **options)
+                                env=self.scenic("calm"), **options)
 
     def test_every_page_is_well_formed(self):
         for which in ("serving", "calm", "odd", "dense", "none", "many", "wrong"):
@@ -132,8 +129,10 @@ class Report(harness.Case):
         page = self.page("serving")
         self.assertEqual(page.tags.count("article"), 3)
         text = page.text("storms")
-        self.assertRegex(text, r"silu_mul_fp8_quant\nDevice [01]: 212 variants beyond the plan.*\n"
-                               r"Device [01]: 212 variants beyond the plan")
+        self.assertRegex(text, r"silu_mul_fp8_quant\nOn 2 devices: 424 variants asked for in "
+                               r"\d+ min, [\d.]+ a minute, and it goes on; about \d+ min lost: ")
+        self.assertRegex(text, r"\nOn device 1: 31 variants asked for in .*, the last one at "
+                               r"09:35:00; about .* lost to the compiler; no launch waited\.\n")
         self.assertEqual(text.count("kernels/silu_mul_fp8_quant.cu:7"), 1)
 
     def test_the_timeline_has_a_mark_for_each_event_with_what_it_was(self):
@@ -272,7 +271,7 @@ class Report(harness.Case):
 
     def test_json_says_where_the_page_is(self):
         path = self.folder / "page.html"
-        told = self.json("report", "--html", path, env={**self.env, "JITCACHE_PRETEND": "calm"})
+        told = self.json("report", "--html", path, env=self.scenic("calm"))
         self.assertEqual(told, {"output": str(path), "bytes": path.stat().st_size})
 
     def test_wrong_use_is_told(self):
@@ -285,12 +284,13 @@ class Report(harness.Case):
                               (["--html", "-", "--pid", "99999999999"], "--pid 99999999999"),
                               (["--html", "-", "--since", "soon"], "--since soon"),
                               (["--html", "-", "--since", "2099-01-01"], "in the future")]:
-            self.assertIn(wanted, self.complaint("report", *words), words)
+            message = self.complaint("report", *words, env=self.scenic("none"))
+            self.assertIn(wanted, message, words)
 
     def test_what_the_library_refuses_is_told_and_no_file_is_made(self):
         path = self.folder / "page.html"
         message = self.complaint("report", "--html", path, "--pid", "7",
-                                 env={**self.env, "JITCACHE_PRETEND": "refused"})
+                                 env=self.scenic("refused"))
         self.assertIn("no process 7", message)
         self.assertFalse(path.exists())
 

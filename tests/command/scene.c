@@ -3,10 +3,12 @@
 // people see of a busy machine can be tested on an idle one.
 //
 // An object has the names of struct jc_stats; counts and arrays are objects and lists. What it
-// lacks is 0, "" or empty. Beside these:
+// lacks is 0, "" or empty; -1 is the largest count. A text that a damaged file may have is spelled
+// with U+F780 to U+F7FF for the bytes 0x80 to 0xff. Events have `kind` by name, or a number that
+// is none, and their `pid`. Beside these:
 //
 //   result, text      jc_stats_read fails with that
-//   openmetrics       what jc_stats_openmetrics writes
+//   openmetrics       what jc_stats_openmetrics writes; without it what the library does
 //   signal            to this process, while it reads
 //
 // The time is that of the first object, and each look moves the clock on by a second. What was
@@ -14,13 +16,14 @@
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 #include <jitcache/jitcache.h>
+
+#include "note.h"
 
 // What the linker makes of the calls.
 enum jc_result __wrap_jc_stats_read(struct jc_context *context,
@@ -29,13 +32,17 @@ enum jc_result __wrap_jc_stats_read(struct jc_context *context,
 void __wrap_jc_stats_destroy(struct jc_stats **stats);
 enum jc_result __wrap_jc_stats_zero(struct jc_context *context, struct jc_error *error);
 size_t __wrap_jc_stats_openmetrics(const struct jc_stats *stats, char *buffer, size_t size);
+size_t __real_jc_stats_openmetrics(const struct jc_stats *stats, char *buffer, size_t size);
 uint64_t __wrap_jc_clock_ns(void);
 uint64_t __wrap_jc_now_ms(void);
+
+#define ASKED "JITCACHE_SCENE_ASKED"
+#define MAX_BLOCKS 4096
 
 struct scene {
     struct jc_stats stats; // first: they are one address
     json_t *root, *now;
-    void *blocks[256];
+    void *blocks[MAX_BLOCKS];
     size_t num_blocks;
 };
 
@@ -45,21 +52,6 @@ static void fail(const char *what)
 {
     fprintf(stderr, "scene: %s\n", what);
     exit(99);
-}
-
-static void note(const char *format, ...) JC_FORMAT(1, 2);
-
-static void note(const char *format, ...)
-{
-    const char *path = getenv("JITCACHE_SCENE_ASKED");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (!file)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(file, format, arguments);
-    va_end(arguments);
-    fclose(file);
 }
 
 static json_t *read_scenes(void)
@@ -76,7 +68,7 @@ static json_t *read_scenes(void)
 static void *allocate(struct scene *scene, size_t count, size_t size)
 {
     void *block = calloc(count ? count : 1, size);
-    if (!block || scene->num_blocks == sizeof(scene->blocks) / sizeof(scene->blocks[0]))
+    if (!block || scene->num_blocks == MAX_BLOCKS)
         fail("too much");
     scene->blocks[scene->num_blocks++] = block;
     return block;
@@ -87,10 +79,24 @@ static uint64_t number(json_t *object, const char *name)
     return (uint64_t) json_integer_value(json_object_get(object, name));
 }
 
-static const char *text(json_t *object, const char *name)
+// U+F780 to U+F7FF are EF 9E 80 to EF 9F BF.
+static const char *spell(struct scene *scene, const char *given)
+{
+    if (!strstr(given, "\xef\x9e") && !strstr(given, "\xef\x9f"))
+        return given;
+    char *spelled = allocate(scene, strlen(given) + 1, 1), *end = spelled;
+    for (const unsigned char *at = (const unsigned char *) given; *at; at++) {
+        bool is_byte = at[0] == 0xef && (at[1] == 0x9e || at[1] == 0x9f);
+        *end++ = (char) (is_byte ? at[2] | (at[1] == 0x9f) << 6 : *at);
+        at += is_byte ? 2 : 0;
+    }
+    return spelled;
+}
+
+static const char *text(struct scene *scene, json_t *object, const char *name)
 {
     json_t *value = json_object_get(object, name);
-    return json_is_string(value) ? json_string_value(value) : "";
+    return json_is_string(value) ? spell(scene, json_string_value(value)) : "";
 }
 
 static bool truth(json_t *object, const char *name)
@@ -100,16 +106,17 @@ static bool truth(json_t *object, const char *name)
 
 static struct jc_counts counts(json_t *object)
 {
-#define FIELD(name) .name = number(object, #name)
-    return (struct jc_counts){
-        FIELD(launches),  FIELD(generic_launches), FIELD(captured_generic), FIELD(misses),
-        FIELD(unaligned), FIELD(stalls),           FIELD(stall_ns),         FIELD(disk_hits),
-        FIELD(saved_ns),  FIELD(compiles),         FIELD(compile_ns),       FIELD(queue_ns),
-        FIELD(waits),     FIELD(wait_ns),          FIELD(loads),            FIELD(load_ns),
-        FIELD(held_ns),   FIELD(loaded_bytes),     FIELD(failures),         FIELD(out_of_memory),
-        FIELD(queued),    FIELD(upgraded),         FIELD(storms),
-    };
+    struct jc_counts counts = {0};
+    size_t num_fields;
+    const struct jc_count_field *fields = jc_count_fields(&num_fields);
+    for (size_t i = 0; i < num_fields; i++) {
+        uint64_t count = number(object, fields[i].name);
+        memcpy((char *) &counts + fields[i].offset, &count, sizeof(count));
+    }
+    return counts;
 }
+
+#define FIELD(name) .name = number(object, #name)
 
 static struct jc_process_counts process_counts(json_t *object)
 {
@@ -124,19 +131,19 @@ static struct jc_stats_argument argument(struct scene *scene, json_t *object)
     json_t *list = json_object_get(object, "examples");
     const char **examples = allocate(scene, json_array_size(list), sizeof(*examples));
     for (size_t i = 0; i < json_array_size(list); i++)
-        examples[i] = json_string_value(json_array_get(list, i));
+        examples[i] = spell(scene, json_string_value(json_array_get(list, i)));
     return (struct jc_stats_argument){
-        .name = text(object, "name"),
+        .name = text(scene, object, "name"),
         .is_parameter = truth(object, "is_parameter"),
         .stopped = truth(object, "stopped"),
         .more = truth(object, "more"),
         .states = number(object, "states"),
         .examples = examples,
         .num_examples = json_array_size(list),
-        .file = text(object, "file"),
+        .file = text(scene, object, "file"),
         .line = (unsigned) number(object, "line"),
-        .replacement = text(object, "replacement"),
-        .advice = text(object, "advice"),
+        .replacement = text(scene, object, "replacement"),
+        .advice = text(scene, object, "advice"),
     };
 }
 
@@ -145,7 +152,7 @@ static struct jc_stats_kernel kernel(struct scene *scene, json_t *object)
     json_t *list = json_object_get(object, "varying"), *each;
     struct jc_stats_argument *varying = allocate(scene, json_array_size(list), sizeof(*varying));
     struct jc_stats_kernel kernel = {
-        .name = text(object, "name"),
+        .name = text(scene, object, "name"),
         .device = (int) number(object, "device"),
         .total = counts(json_object_get(object, "total")),
         .sealed = counts(json_object_get(object, "sealed")),
@@ -166,18 +173,56 @@ static struct jc_stats_kernel kernel(struct scene *scene, json_t *object)
     return kernel;
 }
 
-static struct jc_stats_process process(json_t *object)
+static struct jc_stats_process process(struct scene *scene, json_t *object)
 {
     return (struct jc_stats_process){
         .pid = (int) number(object, "pid"),
-        .command = text(object, "command"),
-        .host = text(object, "host"),
+        .command = text(scene, object, "command"),
+        .host = text(scene, object, "host"),
         FIELD(start_ms),
         FIELD(seen_ms),
         .running = truth(object, "running"),
-        .seal = text(object, "seal"),
+        .seal = text(scene, object, "seal"),
         .counts = process_counts(json_object_get(object, "counts")),
     };
+}
+
+static enum jc_event_kind kind_of(json_t *value)
+{
+    for (int kind = 0; json_is_string(value) && kind < 16; kind++)
+        if (strcmp(jc_event_name((enum jc_event_kind) kind), json_string_value(value)) == 0)
+            return (enum jc_event_kind) kind;
+    return (enum jc_event_kind) json_integer_value(value);
+}
+
+static struct jc_event event(struct scene *scene, json_t *object)
+{
+    return (struct jc_event){
+        FIELD(time_ms),
+        .kind = kind_of(json_object_get(object, "kind")),
+        .sealed = truth(object, "sealed"),
+        .device = (int) number(object, "device"),
+        .kernel = text(scene, object, "kernel"),
+        .specialization = text(scene, object, "specialization"),
+        .text = text(scene, object, "text"),
+        FIELD(elapsed_ns),
+        FIELD(waited_ns),
+        FIELD(count),
+    };
+}
+
+static void set_events(struct scene *scene, json_t *list)
+{
+    size_t count = json_array_size(list);
+    struct jc_event *events = allocate(scene, count, sizeof(*events));
+    int *pids = allocate(scene, count, sizeof(*pids));
+    for (size_t i = 0; i < count; i++) {
+        events[i] = event(scene, json_array_get(list, i));
+        pids[i] = (int) number(json_array_get(list, i), "pid");
+    }
+    scene->stats.events = events;
+    scene->stats.event_pids = pids;
+    scene->stats.num_events = count;
 }
 
 static void set_stage(struct scene *scene, json_t *object)
@@ -192,7 +237,7 @@ static void set_stage(struct scene *scene, json_t *object)
     json_array_foreach(kernel_list, i, each)
         kernels[i] = kernel(scene, each);
     json_array_foreach(process_list, i, each)
-        processes[i] = process(each);
+        processes[i] = process(scene, each);
     scene->now = object;
     scene->stats = (struct jc_stats){
         FIELD(now_ms),
@@ -206,9 +251,10 @@ static void set_stage(struct scene *scene, json_t *object)
         .total = counts(json_object_get(object, "total")),
         .sealed = counts(json_object_get(object, "sealed")),
         .process_total = process_counts(json_object_get(object, "process_total")),
-        .folder = text(object, "folder"),
-        .trouble = text(object, "trouble"),
+        .folder = text(scene, object, "folder"),
+        .trouble = text(scene, object, "trouble"),
     };
+    set_events(scene, json_object_get(object, "events"));
 }
 
 enum jc_result __wrap_jc_stats_read(struct jc_context *context,
@@ -216,7 +262,7 @@ enum jc_result __wrap_jc_stats_read(struct jc_context *context,
                                     struct jc_error *error)
 {
     (void) context;
-    note("read scope=%d since=%" PRIu64 " pid=%d\n", (int) params->scope, params->since_ms,
+    note(ASKED, "read scope=%d since=%" PRIu64 " pid=%d\n", (int) params->scope, params->since_ms,
          params->pid);
     *stats = NULL;
     struct scene *scene = calloc(1, sizeof(*scene));
@@ -231,7 +277,7 @@ enum jc_result __wrap_jc_stats_read(struct jc_context *context,
         raise((int) number(scene->now, "signal"));
     enum jc_result result = (enum jc_result) number(scene->now, "result");
     if (result) {
-        snprintf(error->text, sizeof(error->text), "%s", text(scene->now, "text"));
+        snprintf(error->text, sizeof(error->text), "%s", text(scene, scene->now, "text"));
         __wrap_jc_stats_destroy(stats);
     }
     return result;
@@ -252,14 +298,16 @@ void __wrap_jc_stats_destroy(struct jc_stats **stats)
 enum jc_result __wrap_jc_stats_zero(struct jc_context *context, struct jc_error *error)
 {
     (void) context, (void) error;
-    note("zero\n");
+    note(ASKED, "zero\n");
     return JC_OK;
 }
 
 size_t __wrap_jc_stats_openmetrics(const struct jc_stats *stats, char *buffer, size_t size)
 {
-    const char *metrics = text(((const struct scene *) stats)->now, "openmetrics");
-    return (size_t) snprintf(buffer, size, "%s", metrics);
+    json_t *metrics = json_object_get(((const struct scene *) stats)->now, "openmetrics");
+    if (!metrics)
+        return __real_jc_stats_openmetrics(stats, buffer, size);
+    return (size_t) snprintf(buffer, size, "%s", json_string_value(metrics));
 }
 
 uint64_t __wrap_jc_clock_ns(void)

@@ -14,7 +14,11 @@ from pathlib import Path
 
 import harness
 
-SCENIC = os.environ["JITCACHE_SCENIC"]
+try:
+    from prometheus_client import parser
+except ImportError:
+    parser = None
+
 S, MS = 1_000_000_000, 1_000_000
 NOW = 1_796_047_450_250  # 2026-11-30T14:04:10.250Z
 MINUTE = 60_000
@@ -31,7 +35,7 @@ TOKENS = {"name": "num_tokens", "states": 47,
           "line": 12, "replacement": REPLACEMENT, "advice": "It is a raw count."}
 GEMM = {"name": "gemm", "total": {"launches": 803_000, "compiles": 47, "compile_ns": 38 * S,
                                   "stalls": 3, "stall_ns": 1200 * MS},
-        "variants": 50, "asked": 47, "first_asked_ms": NOW - 3 * MINUTE,
+        "kernels": 1, "variants": 50, "asked": 47, "first_asked_ms": NOW - 3 * MINUTE,
         "last_asked_ms": NOW - 3000, "varying": [TOKENS]}
 TOTAL = {"launches": 1_204_331, "misses": 449, "generic_launches": 210, "captured_generic": 4,
          "stalls": 3, "stall_ns": 1200 * MS, "disk_hits": 391, "saved_ns": 88 * S, "compiles": 58,
@@ -52,7 +56,7 @@ def unpainted(text):
 
 
 class Scenic(harness.Case):
-    command = SCENIC
+    command = harness.SCENIC
 
     def setUp(self):
         super().setUp()
@@ -215,7 +219,7 @@ gemm on device 0
                  "argument num_tokens took 2 states: div: 16, one\n"),
                 ({"examples": []}, "argument num_tokens took 47 states\n"),
                 ({"is_parameter": True, "examples": ["64"], "states": 1},
-                 "parameter num_tokens took 1 values: 64\n"),
+                 "parameter num_tokens took 1 value: 64\n"),
                 ({"stopped": True}, "the storm guard has stopped it"),
                 ({"file": "", "line": 0}, "in its description write\n      - {name")]:
             self.scene(busy(kernels=[dict(GEMM, varying=[dict(TOKENS, **changes)])]))
@@ -224,17 +228,80 @@ gemm on device 0
         self.assertNotIn("write\n", self.shown())
         self.assertIn("    It is a raw count.\n", self.shown())
 
-    def test_a_rate_is_told_where_there_is_one(self):
-        for first, last, wanted in [
-                (NOW - 1000, NOW - 1000, "47 variants asked for; it goes on"),
-                (NOW - 5000, NOW, "47 variants asked for in 5.0 s; it goes on"),
-                (NOW - 10 * MINUTE, NOW - 5 * MINUTE,
+    def test_a_rate_is_told_where_it_says_more_than_the_number(self):
+        for first, last, per_minute, wanted in [
+                (NOW - 1000, NOW - 1000, 564, "47 variants asked for; it goes on"),
+                (NOW - 3400, NOW, 564, "47 variants asked for in 3.4 s; it goes on"),
+                (NOW - 10 * MINUTE, NOW - 5 * MINUTE, 9.4,
                  "47 variants asked for in 5 min, 9.4 a minute; the last one 5 min ago"),
-                (NOW - 10_000, NOW, "47 variants asked for in 10.0 s, 282 a minute; it goes on"),
-                (NOW, NOW + MINUTE, "47.0 a minute; it goes on"),  # a clock that was set back
-                (NOW + MINUTE, NOW, "47 variants asked for; it goes on")]:
+                (NOW - 10_000, NOW, 282,
+                 "47 variants asked for in 10.0 s, 282 a minute; it goes on"),
+                (NOW - 180 * MINUTE, NOW, 47 / 180,
+                 "47 variants asked for in 3.0 h; it goes on"),
+                # A clock that was set back.
+                (NOW, NOW + MINUTE, 47, "47.0 a minute; it goes on"),
+                (NOW + MINUTE, NOW, 564, "47 variants asked for; it goes on")]:
             self.scene(busy(kernels=[dict(GEMM, first_asked_ms=first, last_asked_ms=last)]))
             self.assertIn(wanted, self.shown())
+            told, = self.json("stats")["statistics"]["storms"]
+            self.assertAlmostEqual(told["per_minute"], per_minute)
+
+    def test_it_goes_on_only_while_a_process_runs_that_has_such_a_kernel(self):
+        for changes, wanted in [({}, "the last one 3 s ago"),
+                                ({"last_asked_ms": NOW}, "the last one just now"),
+                                ({"kernels": 2}, "it goes on"),
+                                ({"kernels": 2, "last_asked_ms": NOW - MINUTE},
+                                 "the last one 1 min ago")]:
+            self.scene(busy(kernels=[dict(GEMM, **{"kernels": 0, **changes})]))
+            self.assertIn(f" a minute; {wanted}\n", self.shown())
+            told, = self.json("stats")["statistics"]["storms"]
+            self.assertEqual(told["goes_on"], wanted == "it goes on")
+
+    def on_devices(self, *arguments, **changes):
+        """A storm of gemm with one of these arguments on each device."""
+        self.scene(busy(kernels=[dict(GEMM, device=device, varying=[argument], **changes)
+                                 for device, argument in enumerate(arguments)]))
+
+    def test_a_kernel_on_several_devices_is_one_storm(self):
+        self.on_devices(TOKENS, dict(TOKENS, stopped=True), kernels=0)
+        self.assertIn(f"""
+Storms: 1
+
+gemm on 2 devices
+  94 variants asked for in 3 min, 31.9 a minute; the last one 3 s ago
+  about 78.4 s lost: 76.0 s of compiling, and launches waited 2.4 s
+  argument num_tokens took 47 values: 1, 2, 3, ...
+    the storm guard has stopped it: it is not specialized any more
+    at templates/gemm.cu:12 write
+      {REPLACEMENT}
+    It is a raw count.
+""", self.shown())
+        told, = self.json("stats")["statistics"]["storms"]
+        self.assertEqual((told["asked"], told["varying"][0]["stopped"]), (94, True))
+        self.assertEqual([(each["device"], each["asked"], each["varying"][0]["stopped"])
+                          for each in told["devices"]], [(0, 47, False), (1, 47, True)])
+
+    def test_states_of_several_devices_are_those_of_any(self):
+        def took(*states, **changes):
+            return dict(TOKENS, examples=list(states), states=len(states), **changes)
+
+        for arguments, wanted in [
+                ([took("one"), took("div: 16")], "took 2 states: one, div: 16\n"),
+                ([took("one", "div: 16"), took("div: 16")], "took 2 states: one, div: 16\n"),
+                # All that are known by name are known to differ; of the others the most.
+                ([took("one"), dict(TOKENS, examples=["div: 4"], states=3)],
+                 "took 3 states: one, div: 4, ...\n"),
+                ([took("one", more=True), took("div: 16")],
+                 "took over 2 states: one, div: 16, ...\n"),
+                ([took(*(f"value: {n}" for n in range(6))),
+                  took(*(f"value: {n}" for n in range(3, 12)))],
+                 "took 12 values: 0, 1, 2, 3, 4, 5, 6, 7, ...\n")]:
+            self.on_devices(*arguments)
+            self.assertIn(f"argument num_tokens {wanted}", self.shown())
+        # What varies on one device alone is told beside it, most first.
+        self.on_devices(took("one"), dict(took("div: 4", "div: 8"), name="stride"))
+        self.assertEqual(re.findall(r"argument (\w+) took (\d)", self.shown()),
+                         [("stride", "2"), ("num_tokens", "1")])
 
     def test_names_cannot_drive_the_terminal(self):
         varying = [dict(TOKENS, name=ODD, file=ODD, advice=ODD, replacement=ODD,
@@ -349,18 +416,18 @@ class Since(Scenic):
         ("999999999w999999999w", "UTC", 1),
         ("today", "UTC", MIDNIGHT),
         ("yesterday", "UTC", MIDNIGHT - DAY),
-        ("today", "XXX-5", MIDNIGHT - 5 * 60 * MINUTE),
+        ("today", "ZONE-5", MIDNIGHT - 5 * 60 * MINUTE),
         ("2026-11-30", "UTC", MIDNIGHT),
-        ("2026-11-30", "XXX-5", MIDNIGHT - 5 * 60 * MINUTE),
+        ("2026-11-30", "ZONE-5", MIDNIGHT - 5 * 60 * MINUTE),
         ("2026-11-30T14:04", "UTC", NOW - 10_250),
         ("2026-11-30 14:04:09", "UTC", NOW - 1250),
         ("2026-11-30T14:04:10.2", "UTC", NOW - 50),
         ("2026-11-30T14:04:10.25", "UTC", NOW),
         ("2026-11-30T14:04:10.249999", "UTC", NOW - 1),
-        ("2026-11-30T14:04Z", "XXX-5", NOW - 10_250),
-        ("2026-11-30T14:04z", "XXX-5", NOW - 10_250),
-        ("2026-11-30T14:04", "XXX-5", NOW - 10_250 - 5 * 60 * MINUTE),
-        ("2026-11-30T15:34+01:30", "XXX-5", NOW - 10_250),
+        ("2026-11-30T14:04Z", "ZONE-5", NOW - 10_250),
+        ("2026-11-30T14:04z", "ZONE-5", NOW - 10_250),
+        ("2026-11-30T14:04", "ZONE-5", NOW - 10_250 - 5 * 60 * MINUTE),
+        ("2026-11-30T15:34+01:30", "ZONE-5", NOW - 10_250),
         ("2026-11-30T13:04:00-0100", "UTC", NOW - 10_250),
         ("2024-02-29", "UTC", 1_709_164_800_000),
         ("1970-01-01", "UTC", 1),
@@ -485,9 +552,11 @@ class Json(Scenic):
         self.assertEqual([each["launches"] for each in read["kernels"][0]["samples"]], [5, 1])
         self.assertIsNone(read["kernels"][0]["samples"][1]["at_most_ns"])
         storm = read["storms"][0]
-        self.assertEqual(set(storm), {"kernel", "device", "asked", "first_asked_ms",
-                                      "last_asked_ms", "per_minute", "goes_on", "lost_seconds",
-                                      "varying"})
+        self.assertEqual(set(storm), {"kernel", "asked", "first_asked_ms", "last_asked_ms",
+                                      "per_minute", "goes_on", "lost_seconds", "varying",
+                                      "devices"})
+        self.assertEqual(set(storm["devices"][0]), {"device", "asked", "first_asked_ms",
+                                                    "last_asked_ms", "varying"})
         self.assertAlmostEqual(storm["lost_seconds"], 39.2)
         self.assertEqual(storm["varying"], [dict(TOKENS, is_parameter=False, stopped=False,
                                                  more=False)])
@@ -530,7 +599,7 @@ class Watch(Scenic):
         self.assertEqual(rows, [["10", "0"], ["20", "10"]])
 
     def test_other_signals_end_it_as_well(self):
-        for number in [signal.SIGTERM, signal.SIGHUP]:
+        for number in [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]:
             self.scene(dict(BUSY, signal=int(number)))
             self.assertEqual(len(self.shown("--watch").splitlines()), 2)
 
@@ -561,6 +630,12 @@ class Watch(Scenic):
         self.assertEqual(int(re.search(r"\x1b\[(\d+)A", text)[1]), rows)
         self.assertGreater(rows, first.count("\n"))
 
+    def test_what_is_said_of_a_short_window_fits_into_a_narrow_one(self):
+        self.stages(1000, 3000)
+        status, text = self.at_terminal("stats", "--watch", columns=20)
+        last = unpainted(re.split(r"\x1b\[\d+A", text)[0]).splitlines()[-1]
+        self.assertEqual((status, last), (0, "... a taller window "[:20]))
+
     def waiting_at(self, terminal):
         """What a process that does not run any more has printed."""
         text = b""
@@ -575,8 +650,8 @@ class Watch(Scenic):
         self.scene(dict(BUSY, signal=int(signal.SIGTSTP)), dict(BUSY, signal=int(signal.SIGINT)))
         terminal, other = pty.openpty()
         self.addCleanup(os.close, terminal)
-        process = subprocess.Popen([SCENIC, "stats", "--watch=86400"], env=self.env, stdin=other,
-                                   stdout=other, stderr=other)
+        process = subprocess.Popen([harness.SCENIC, "stats", "--watch=86400"], env=self.env,
+                                   stdin=other, stdout=other, stderr=other)
         os.close(other)
         self.addCleanup(process.kill)
         end = time.monotonic() + harness.LIMIT_S
@@ -614,7 +689,7 @@ class Watch(Scenic):
 
     def test_a_reader_that_is_gone_ends_it(self):
         for words in [[], ["--json"]]:
-            done = subprocess.run([SCENIC, "stats", "--watch", *words], env=self.env,
+            done = subprocess.run([harness.SCENIC, "stats", "--watch", *words], env=self.env,
                                   stdin=subprocess.DEVNULL, stdout=open("/dev/full", "wb"),
                                   stderr=subprocess.PIPE, timeout=harness.LIMIT_S)
             self.assertEqual(done.returncode, 2)
@@ -632,13 +707,9 @@ class Watch(Scenic):
         self.assertIn("takes no '5'", self.complaint("stats", "--watch", "5"))
 
 
-METRICS = r"""# TYPE jitcache_build info
-# HELP jitcache_build What runs.
-jitcache_build_info{version="1"} 1
-# HELP jitcache_launches With \"quotes\", a \\ and a \n.
+METRICS = r"""# HELP jitcache_launches With \"quotes\", a \\ and a \n.
 # TYPE jitcache_launches counter
 jitcache_launches_total{kernel="a \"b\" #c",device="0"} 5
-jitcache_launches_created{kernel="a \"b\" #c",device="0"} 1.5
 # TYPE jitcache_compile_seconds counter
 # UNIT jitcache_compile_seconds seconds
 jitcache_compile_seconds_total 0.25
@@ -648,15 +719,13 @@ jitcache_variants 3
 jitcache_odd 1
 # TYPE jitcache_empty counter
 # TYPE jitcache_tail histogram
+# HELP jitcache_tail How long.
+jitcache_tail_bucket{le="1e-07"} 1
 jitcache_tail_bucket{le="+Inf"} 2
-jitcache_tail_count 2
 # EOF
 """
 
-OLDER = r"""# HELP jitcache_build_info What runs.
-# TYPE jitcache_build_info gauge
-jitcache_build_info{version="1"} 1
-# HELP jitcache_launches_total With "quotes", a \\ and a \n.
+OLDER = r"""# HELP jitcache_launches_total With "quotes", a \\ and a \n.
 # TYPE jitcache_launches_total counter
 jitcache_launches_total{kernel="a \"b\" #c",device="0"} 5
 # TYPE jitcache_compile_seconds_total counter
@@ -665,9 +734,10 @@ jitcache_compile_seconds_total 0.25
 jitcache_variants 3
 # TYPE jitcache_odd untyped
 jitcache_odd 1
-# TYPE jitcache_tail histogram
+# HELP jitcache_tail_bucket How long.
+# TYPE jitcache_tail_bucket untyped
+jitcache_tail_bucket{le="1e-07"} 1
 jitcache_tail_bucket{le="+Inf"} 2
-jitcache_tail_count 2
 """
 
 
@@ -699,11 +769,51 @@ class Metrics(Scenic):
         self.shown("--openmetrics=beside.prom", cwd=self.out)
         self.assertEqual(sorted(os.listdir(self.out)), ["beside.prom", "jitcache.prom"])
 
+    def test_every_sample_has_a_family_of_a_type_that_the_collector_knows(self):
+        """It shows the sum and the count of a histogram without them as 0."""
+        self.env.update(self.scenic("serving"))
+        self.shown(f"--openmetrics={self.out}/x.prom")
+        text = (self.out / "x.prom").read_text()
+        types = dict(re.findall(r"(?m)^# TYPE (\w+) (\w+)$", text))
+        untyped = [name for name, kind in types.items() if kind not in ("counter", "gauge")]
+        self.assertEqual(untyped, ["jitcache_launch_seconds_bucket"])
+        samples = re.findall(r"(?m)^(\w+)[{ ]", text)
+        self.assertEqual(set(samples), set(types))
+        # They are those that the library writes.
+        self.assertEqual(samples, re.findall(r"(?m)^(\w+)[{ ]", self.shown("--openmetrics")))
+
+    @unittest.skipUnless(parser, "no prometheus_client here; scripts/setup --tests installs it")
+    def test_a_client_of_prometheus_reads_what_the_collector_gets(self):
+        self.env.update(self.scenic("serving"))
+        self.shown(f"--openmetrics={self.out}/x.prom")
+        families = {family.name: family for family in parser.text_string_to_metric_families(
+            (self.out / "x.prom").read_text())}
+        buckets = families["jitcache_launch_seconds_bucket"]
+        self.assertEqual(buckets.type, "unknown")
+        self.assertEqual({sample.name for sample in buckets.samples},
+                         {"jitcache_launch_seconds_bucket"})
+        self.assertEqual({len(family.samples) > 0 for family in families.values()}, {True})
+
+    def test_where_a_link_leads_is_replaced(self):
+        (self.out / "x.prom").write_text("what was there before\n")
+        os.symlink("x.prom", self.out / "link.prom")
+        self.shown(f"--openmetrics={self.out}/link.prom")
+        self.assertTrue((self.out / "link.prom").is_symlink())
+        self.assertEqual((self.out / "x.prom").read_text(), OLDER)
+
+    def test_what_is_no_file_is_written_as_it_is(self):
+        self.assertEqual(self.shown("--openmetrics=/dev/null"), "")
+        # As /dev/stdout is, which root could replace.
+        os.symlink("/proc/self/fd/1", self.out / "output")
+        self.assertEqual(self.shown(f"--openmetrics={self.out}/output"), METRICS)
+        self.assertEqual(os.readlink(self.out / "output"), "/proc/self/fd/1")
+
     def test_a_file_that_cannot_be_written_is_told_and_leaves_nothing(self):
         for path in [self.folder / "none" / "x.prom", "/proc/x.prom"]:
-            self.assertIn(f"{path}: cannot write", self.complaint("stats", f"--openmetrics={path}"))
-        for path in [self.out, "/dev/null", "/dev/stdout"]:
-            self.assertIn("only a regular file",
+            self.assertIn(f"{path}: its folder does not exist",
+                          self.complaint("stats", f"--openmetrics={path}"))
+        for path, wanted in [(self.out, "Is a directory"), ("/dev/full", "No space left")]:
+            self.assertIn(f"{path}: cannot write: {wanted}",
                           self.complaint("stats", f"--openmetrics={path}"))
         self.assertEqual(os.listdir(self.out), [])
         self.assertIn("lacks the FILE", self.complaint("stats", "--openmetrics="))
