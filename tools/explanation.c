@@ -6,6 +6,7 @@
 
 #include "memory.h"
 #include "output.h"
+#include "prefix.h"
 #include "units.h"
 
 // Lines of a differing text that are shown.
@@ -39,10 +40,15 @@ static void print_side(const char *letter, const struct jc_explained *side)
     free(arch);
 }
 
+static bool has_failed(const struct jc_explained *side)
+{
+    return side->entry && side->record.kind == JC_RECORD_FAILURE;
+}
+
 static void print_time(const struct jc_explained *side)
 {
     char moment[JC_UNITS_SIZE], age[JC_UNITS_SIZE], took[JC_UNITS_SIZE];
-    bool failed = side->record.kind == JC_RECORD_FAILURE;
+    bool failed = has_failed(side);
     uint64_t ms = side->entry->created_ms;
     jc_units_age(jc_now_ms(), ms, age);
     printf("   %s %s (%s%s)", failed ? "failed" : "compiled", jc_units_moment(ms, moment), age,
@@ -51,6 +57,18 @@ static void print_time(const struct jc_explained *side)
         printf(", %s %s", failed ? "after" : "in",
                jc_units_duration(side->entry->cost_ns, took));
     putchar('\n');
+}
+
+// The first line of what the compiler said, and where all of it is.
+static void print_failure(const struct jc_explained *side)
+{
+    const char *log = side->record.payload;
+    size_t size = side->record.payload_size;
+    const char *end = size ? memchr(log, '\n', size) : NULL;
+    char *line = jc_printable(log, end ? (size_t) (end - log) : size, false);
+    printf("   %s\n   jitcache show --kind failure %.*s has all of it\n", line, JC_KEY_DIGITS,
+           side->key);
+    free(line);
 }
 
 static char *spell_value(const struct jc_difference *difference, const char *value)
@@ -207,8 +225,10 @@ static void print_difference_of_both(const struct jc_explanation *explanation)
         printf("Both have the same lines, in another order; that counts.\n");
         return;
     }
-    const char *done = explanation->a.record.kind == JC_RECORD_TEMPLATE ? "stored" : "compiled";
-    printf("%zu thing%s, so both were %s:\n\n", count, count == 1 ? " differs" : "s differ", done);
+    bool failed = has_failed(&explanation->a) || has_failed(&explanation->b);
+    const char *done = explanation->a.record.kind == JC_RECORD_TEMPLATE ? "both were stored"
+                       : failed ? "each had its own compile" : "both were compiled";
+    printf("%zu thing%s, so %s:\n\n", count, count == 1 ? " differs" : "s differ", done);
     for (size_t i = 0; i < explanation->comparison.num_differences; i++)
         print_difference(&explanation->comparison.differences[i]);
     for (size_t i = 0; i < JC_NUM_TEXTS; i++)
@@ -237,10 +257,14 @@ void jc_explanation_print(const struct jc_explanation *explanation)
         print_side("A", &explanation->a);
         if (explanation->nearest)
             print_time(&explanation->a);
+        if (has_failed(&explanation->a))
+            print_failure(&explanation->a);
     }
     print_side("B", &explanation->b);
     if (explanation->nearest)
         print_time(&explanation->b);
+    if (has_failed(&explanation->b))
+        print_failure(&explanation->b);
     if (explanation->a.entry)
         print_difference_of_both(explanation);
     else

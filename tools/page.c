@@ -82,8 +82,10 @@ static void put_processes(FILE *html, const struct jc_stats *stats)
 {
     size_t running = count_running(stats), sealed = count_sealed(stats);
     fprintf(html, "%zu running", running);
-    if (running)
-        fprintf(html, ", %s%zu sealed", sealed && sealed == running ? "all " : "", sealed);
+    if (sealed && sealed == running)
+        fputs(running > 1 ? ", all sealed" : ", sealed", html);
+    else if (running)
+        fprintf(html, ", %zu sealed", sealed);
     if (stats->ended) {
         fputs("; ", html);
         jc_html_count(html, stats->ended);
@@ -300,7 +302,7 @@ static void put_launch_figures(FILE *html, const struct jc_stats *stats)
     put_launches(html, total->launches - missed);
     fputs(" launches", html);
     close_figure(html);
-    open_figure(html, "Waited");
+    open_figure(html, "Stalled");
     jc_html_duration(html, total->stall_ns);
     explain_figure(html);
     jc_html_count(html, total->stalls);
@@ -341,6 +343,7 @@ static void put_figures(FILE *html, const struct jc_stats *stats)
     jc_html_count(html, sealed->misses);
     fprintf(html, " miss%s", sealed->misses == 1 ? "" : "es");
     explain_figure(html);
+    fprintf(html, "kind%s of call; ", jc_html_plural(sealed->misses));
     jc_html_count(html, sealed->compiles);
     fprintf(html, " compile%s, ", jc_html_plural(sealed->compiles));
     jc_html_count(html, sealed->loads);

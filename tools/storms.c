@@ -133,6 +133,7 @@ static void add_device(struct jc_storm *storm, const struct jc_stats_kernel *ker
     storm->devices = jc_grow(storm->devices, storm->num_devices, sizeof(*storm->devices));
     storm->devices[storm->num_devices++] = kernel;
     storm->asked += kernel->asked;
+    storm->made += kernel->total.compiles + kernel->total.disk_hits;
     storm->first_asked_ms = earlier(storm->first_asked_ms, kernel->first_asked_ms);
     storm->last_asked_ms = later(storm->last_asked_ms, kernel->last_asked_ms);
     storm->stall_ns += kernel->total.stall_ns;
@@ -205,10 +206,21 @@ char *jc_storm_spell_pace(const struct jc_storm *storm)
     jc_units_count(storm->asked, asked);
     jc_units_duration(span_ms(storm) * UINT64_C(1000000), span);
     char *rate = spell_rate(storm);
-    char *text = jc_make_text("%s variant%s asked for%s%s%s", asked, storm->asked == 1 ? "" : "s",
-                              span_ms(storm) ? " in " : "", span_ms(storm) ? span : "", rate);
+    char *text = jc_make_text("calls asked for %s unplanned variant%s%s%s%s", asked,
+                              storm->asked == 1 ? "" : "s", span_ms(storm) ? " in " : "",
+                              span_ms(storm) ? span : "", rate);
     free(rate);
     return text;
+}
+
+// Asked for is not made: what waits for a worker is not yet, what the storm guard stopped never is.
+char *jc_storm_spell_made(const struct jc_storm *storm)
+{
+    char made[JC_UNITS_SIZE];
+    if (!storm->made)
+        return jc_make_text("none was made");
+    return jc_make_text("%s variant%s made, planned ones included",
+                        jc_units_count(storm->made, made), storm->made == 1 ? " was" : "s were");
 }
 
 char *jc_storm_spell_loss(const struct jc_storm *storm)

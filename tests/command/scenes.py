@@ -115,7 +115,7 @@ class Events:
             self.add_variant(time_ms, NAMES[0 if draw(10) else 1])
             if draw(2):
                 self.add(time_ms - 900, "sealed_miss", NAMES[0],
-                         specialization="facet.num_tokens=value: 4097\n")
+                         specialization="parameter.BLOCK=128\nfacet.num_tokens=value: 4097\n")
             if index % 6 == 0:
                 self.add(time_ms + 5000, "safe_point", elapsed_ns=(3 + draw(20)) * MS,
                          count=1 + draw(3))
