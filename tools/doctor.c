@@ -523,7 +523,7 @@ static void check_nvtx(struct doctor *doctor)
     add_fact(doctor, "nvtx", json_boolean(HAS_NVTX));
     if (HAS_NVTX)
         jc_findings_add(&doctor->findings, JC_FINDING_OK, "nvtx",
-                        "a profiler, such as Nsight Systems, shows the kernel and the variant of each launch");
+                        "a profiler, such as Nsight Systems, shows kernel and variant of each launch");
     else
         jc_findings_add(&doctor->findings, wanted ? JC_FINDING_WARNING : JC_FINDING_OK, "nvtx",
                         "this jitcache was built without it, and tells profilers nothing; for that"
@@ -602,8 +602,8 @@ const struct jc_command jc_command_doctor = {
     .summary = "say what is there, what is missing and what to do",
     .usage = "[OPTION]...",
     .purpose = "Looks at everything that jitcache needs: the environment, the compiler and its\n"
-               "worker, the driver and its GPUs, the cache and its disk, the folder of statistics.\n"
-               "Changes nothing.",
+               "worker, the driver and its GPUs, the cache and its disk, and where statistics are\n"
+               "published. Changes nothing.",
     .options = options_of_doctor,
     .examples = "jitcache doctor\n"
                 "jitcache doctor --json --dir ./kernels",

@@ -291,7 +291,8 @@ static int check(const struct request *request)
         return jc_options_misuse(command, "takes no '%s'", request->options.argv[optind]);
     if (request->zero && (request->scope.since || request->watch_ns || request->scope.pid ||
                           request->openmetrics))
-        return jc_options_misuse(command, "--zero shows no figures, so it takes no option of showing");
+        return jc_options_misuse(command,
+                                 "--zero shows no figures, so it takes no option of showing");
     if (request->openmetrics && request->options.common.json)
         return jc_options_misuse(command, "--openmetrics and --json: one of them");
     if (request->openmetrics && request->watch_ns && !request->file)

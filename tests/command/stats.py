@@ -246,9 +246,11 @@ gemm on device 0
     def test_a_rate_is_told_where_it_says_more_than_the_number(self):
         for first, last, per_minute, wanted in [
                 (NOW - 1000, NOW - 1000, 564, "calls asked for 47 unplanned variants; it goes on"),
-                (NOW - 3400, NOW, 564, "calls asked for 47 unplanned variants in 3.4 s; it goes on"),
+                (NOW - 3400, NOW, 564,
+                 "calls asked for 47 unplanned variants in 3.4 s; it goes on"),
                 (NOW - 10 * MINUTE, NOW - 5 * MINUTE, 9.4,
-                 "calls asked for 47 unplanned variants in 5 min, 9.4 a minute; the last one 5 min ago"),
+                 "calls asked for 47 unplanned variants in 5 min, 9.4 a minute; the last one 5 min"
+                 " ago"),
                 (NOW - 10_000, NOW, 282,
                  "calls asked for 47 unplanned variants in 10.0 s, 282 a minute; it goes on"),
                 (NOW - 180 * MINUTE, NOW, 47 / 180,
