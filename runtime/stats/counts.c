@@ -32,7 +32,7 @@ static const struct jc_count_field count_fields[] = {
           "Launches that a graph keeps with another variant than their own"),
     COUNT(misses, "misses", "", "Kinds of call whose variant was not known"),
     COUNT(unaligned, "unaligned", "",
-          "Kinds of call with pointers that are less aligned than planned"),
+          "Kinds of call with pointers that are less aligned than planned, which are no misses"),
     COUNT(stalls, "stalls", "", "Calls that waited for their variant to be made"),
     COUNT(stall_ns, "stall_seconds", "seconds", "Time that calls waited for their variant"),
     COUNT(disk_hits, "disk_hits", "", "Variants found in the cache"),

@@ -125,6 +125,16 @@ class Summary(Scenic):
             else:
                 self.lacks(self.shown(), "memory hits")
 
+    def test_less_aligned_calls_are_neither_hits_nor_misses(self):
+        self.scene(busy(total={"launches": 100, "misses": 3, "unaligned": 7},
+                        processes=[dict(VLLM, seal="log")],
+                        sealed={"launches": 50, "unaligned": 7}))
+        text = self.shown("-v")
+        self.assertEqual(self.line(text, "memory hits"), "90 / 100  (90.00 %)")
+        self.assertIn("kinds of call that a stand-in serves", self.line(text, "less aligned"))
+        self.assertEqual(self.line(text, "After the seal"),
+                         "nothing was missed, compiled or loaded")
+
     def test_what_came_after_the_seal_is_told(self):
         self.lacks(self.shown(), "After the seal")
         self.scene(busy(processes=[dict(VLLM, seal="log")]))
