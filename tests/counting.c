@@ -168,6 +168,7 @@ static void a_call_that_waits_for_its_variant_is_a_stall(void **state)
     struct row after = row_of("by_value", 0);
     EXPECT(after.total, .compiles = 2, .loads = 2, .misses = 1, .stalls = 1, .launches = 3);
     assert_true(after.total.stall_ns >= after.total.compile_ns - before.total.compile_ns);
+    assert_int_equal(after.total.background_ns, 0);
     // One that is made ahead is none.
     prepare(kernel, 2);
     launch(kernel, 2, 1);
@@ -372,6 +373,10 @@ static void what_comes_after_the_seal_is_counted_twice(void **state)
     assert_int_equal(row.sealed.loads, 0);
     assert_int_equal(row.stand_ins, 3);
     assert_true(row.sealed.compile_ns > 0 && row.sealed.compile_ns < row.total.compile_ns);
+    // The generic one was made for nobody's call.
+    assert_true(row.total.background_ns > row.sealed.compile_ns);
+    assert_true(row.total.background_ns < row.total.compile_ns);
+    assert_int_equal(row.sealed.background_ns, row.sealed.compile_ns);
     jc_context_safe_point(context, device, jc_safe_point_params(.force = true, .activate = true),
                           NULL, &error);
     row = row_of("by_value", 0);

@@ -33,6 +33,7 @@ struct jc_counts {
     uint64_t stalls, stall_ns;  // calls that waited for their variant to be made (policy `wait`)
     uint64_t disk_hits, saved_ns;       // variants found in the cache; what compiling those took
     uint64_t compiles, compile_ns;      // variants compiled; the compiler's own time
+    uint64_t background_ns;             // of it: for what calls asked for and none waited for
     uint64_t queue_ns;                  // until a worker had time for them
     uint64_t waits, wait_ns;            // for others that were compiling the same
     uint64_t loads, load_ns, held_ns;   // into a device; in all, and while the driver loaded: then

@@ -40,6 +40,8 @@ static const struct jc_count_field count_fields[] = {
           "Time that compiling took of what was found in the cache"),
     COUNT(compiles, "compiles", "", "Variants compiled"),
     COUNT(compile_ns, "compile_seconds", "seconds", "Time that the compiler took"),
+    COUNT(background_ns, "background_compile_seconds", "seconds",
+          "Time that the compiler took for what calls asked for and none waited for"),
     COUNT(queue_ns, "queue_seconds", "seconds", "Time until a worker was free to compile"),
     COUNT(waits, "waits", "", "Waits for others that compiled the same"),
     COUNT(wait_ns, "wait_seconds", "seconds", "Time waited for others that compiled the same"),

@@ -132,7 +132,7 @@ class Report(harness.Case):
         self.assertRegex(text, r"silu_mul_fp8_quant\nOn 2 devices: 424 variants asked for in "
                                r"\d+ min, [\d.]+ a minute, and it goes on; about \d+ min lost: ")
         self.assertRegex(text, r"\nOn device 1: 31 variants asked for in .*, the last one at "
-                               r"09:35:00; about .* lost to the compiler; no launch waited\.\n")
+                               r"09:35:00; about .* lost to compiling in the background; no launch waited\.\n")
         self.assertEqual(text.count("kernels/silu_mul_fp8_quant.cu:7"), 1)
 
     def test_the_timeline_has_a_mark_for_each_event_with_what_it_was(self):
