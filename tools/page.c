@@ -7,6 +7,7 @@
 #include <jitcache/jitcache.h>
 
 #include "history_tables.h"
+#include "hits.h"
 #include "html.h"
 #include "kernel_rows.h"
 #include "storm_cards.h"
@@ -290,16 +291,16 @@ static void put_launches(FILE *html, uint64_t launches)
 static void put_launch_figures(FILE *html, const struct jc_stats *stats)
 {
     const struct jc_counts *total = &stats->total;
-    uint64_t missed = total->misses < total->launches ? total->misses : total->launches;
+    uint64_t hits = jc_hits_count(total);
     open_figure(html, "Launches");
     put_launches(html, total->launches);
     explain_figure(html);
     put_kinds_of_kernel(html, stats);
     close_figure(html);
     open_figure(html, "Memory hits");
-    jc_html_share(html, total->launches - missed, total->launches);
+    jc_html_share(html, hits, total->launches);
     explain_figure(html);
-    put_launches(html, total->launches - missed);
+    put_launches(html, hits);
     fputs(" launches", html);
     close_figure(html);
     open_figure(html, "Stalled");

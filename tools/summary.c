@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "figures.h"
+#include "hits.h"
 #include "memory.h"
 #include "moment.h"
 #include "output.h"
@@ -13,11 +14,6 @@ struct page {
     const struct jc_summary *summary;
     struct jc_figures figures;
 };
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
 
 // Adds a figure that is left out where it is 0.
 static void add(struct page *page, const struct jc_figure *figure, const char *format, ...)
@@ -51,7 +47,7 @@ static void add_launches(struct page *page, const struct jc_counts *total)
                    "%s", "");
     if (launches)
         add(page, FIGURE(.depth = 1, .label = "memory hits",
-                         .value = less(launches, total->misses), .of = launches),
+                         .value = jc_hits_count(total), .of = launches),
             "%s", "");
     add(page, FIGURE(.depth = 1, .label = "stand-ins", .value = total->generic_launches,
                      .of = launches),
