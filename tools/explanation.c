@@ -79,6 +79,14 @@ static char *spell_value(const struct jc_difference *difference, const char *val
     return jc_copy_text(none, strlen(none));
 }
 
+// In lines of one statement each.
+static void print_meaning(const char *meaning)
+{
+    for (const char *end; (end = strstr(meaning, "; ")); meaning = end + 2)
+        printf("  %-12s  %.*s\n", "", (int) (end + 1 - meaning), meaning);
+    printf("  %-12s  %s\n", "", meaning);
+}
+
 static void print_difference(const struct jc_difference *difference)
 {
     char *name = jc_printable(difference->name, strlen(difference->name), false);
@@ -93,7 +101,8 @@ static void print_difference(const struct jc_difference *difference)
                difference->a ? "A" : "B");
     else
         printf("%s%s%s in A, %s in B", name, colon, a, b);
-    printf("\n  %-12s  %s\n", "", meaning);
+    putchar('\n');
+    print_meaning(meaning);
     free(name);
     free(a);
     free(b);

@@ -125,7 +125,7 @@ static void add_seal(struct page *page)
                         "the warm-up has left something out");
     add(page, FIGURE(.depth = 1, .label = "misses", .value = sealed->misses,
                      .paint = JC_PAINT_BAD),
-        "kinds of call whose variant was not loaded");
+        "kinds of call without their variant");
     add(page, FIGURE(.depth = 1, .label = "compiles", .value = sealed->compiles,
                      .paint = JC_PAINT_BAD),
         "%s spent", jc_units_duration(sealed->compile_ns, text));

@@ -143,7 +143,7 @@ class Summary(Scenic):
         self.scene(busy(sealed={"launches": 9, "misses": 3, "loads": 2, "held_ns": 2 * MS}))
         text = self.shown()
         self.assertEqual(self.line(text, "After the seal"), "the warm-up has left something out")
-        self.assertRegex(text, r"\n  misses: +3 +kinds of call whose variant was not loaded\n"
+        self.assertRegex(text, r"\n  misses: +3 +kinds of call without their variant\n"
                                r"  loads: +2 +launches held up 2 ms\n")
 
     def test_a_cache_that_is_not_well_is_told(self):
