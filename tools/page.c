@@ -342,9 +342,8 @@ static void put_figures(FILE *html, const struct jc_stats *stats)
     put_making_figures(html, &stats->total);
     fprintf(html, "<div%s><dt>After the seal</dt><dd>", bad ? " class=\"bad\"" : "");
     jc_html_count(html, sealed->misses);
-    fprintf(html, " miss%s", sealed->misses == 1 ? "" : "es");
     explain_figure(html);
-    fprintf(html, "kind%s of call; ", jc_html_plural(sealed->misses));
+    fprintf(html, "kind%s of call missed; ", jc_html_plural(sealed->misses));
     jc_html_count(html, sealed->compiles);
     fprintf(html, " compile%s, ", jc_html_plural(sealed->compiles));
     jc_html_count(html, sealed->loads);

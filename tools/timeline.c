@@ -40,7 +40,7 @@ static const struct kind kinds[] = {
     {JC_EVENT_LOAD, "load", "Loads", "load", NULL},
     {JC_EVENT_SAFE_POINT, "point", "Safe points", "safe point", NULL},
     {JC_EVENT_SEALED_MISS, "miss", "Missed after the seal", "miss",
-     "kinds of call whose variant was newly asked for"},
+     "kinds of call, newly asked for"},
     {JC_EVENT_STORM, "storm", "Stopped by the storm guard", "stop", NULL},
     {JC_EVENT_FAILURE, "failure", "Failures", "failure", NULL},
 };

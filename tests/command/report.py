@@ -145,8 +145,7 @@ class Report(harness.Case):
         self.assertRegex(text, r"09:40:00\.000  failure of lora_shrink, 90 ms.*process 410[01]\n"
                                r'lora_shrink\.cu:31: error: identifier "rank" is undefined')
         self.assertIn("parameter.BLOCK=128, facet.num_tokens=div: 16", text)
-        self.assertRegex(text, r"Missed after the seal \d+ kinds of call whose variant was newly"
-                               r" asked for")
+        self.assertRegex(text, r"Missed after the seal \d+ kinds of call, newly asked for")
         self.assertIn("missed after the sealparameter.BLOCK=128, facet.num_tokens=value: 4097",
                       page.text("incidents"))
         self.assertIn("the seal of process 4100 became log", text)
