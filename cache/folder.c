@@ -271,6 +271,14 @@ close_folder:
     return JC_OK;
 }
 
+bool jc_folder_can_be_written(const struct jc_folder *folder)
+{
+    char reason[JC_REASON_SIZE];
+    struct jc_folder checked = *folder;
+    check_writable(&checked, reason);
+    return checked.writable;
+}
+
 void jc_folder_finish(struct jc_folder *folder)
 {
     if (folder->fd >= 0)

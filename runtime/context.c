@@ -166,6 +166,7 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
         context->log = *params.log;
     if (environment.has_log)
         context->log.level = environment.log;
+    context->reads_only = params.read_only && !environment.read_only;
     keep_policies(context, &params, &environment);
     keep_watch(context, &params, &environment);
     result = keep_compiler_params(context, &params, &environment, error);
