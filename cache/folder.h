@@ -31,7 +31,8 @@ void jc_folder_finish(struct jc_folder *folder);
 // removed, moved, or has another in its place, or mounted over it.
 bool jc_folder_is_in_place(const struct jc_folder *folder);
 
-// Whether a folder that was opened to be read could be written, as far as is known without trying.
+// Whether a folder that was opened to be read could be written, as far as can be known without
+// writing.
 bool jc_folder_can_be_written(const struct jc_folder *folder);
 
 // Whether a folder's path is the one that is used where none is named.

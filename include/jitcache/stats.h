@@ -4,10 +4,11 @@
 // waits for it. Once a second a thread of the library sums up, and publishes what has changed in a
 // small file: in a folder of the user's in memory (/dev/shm), else in the cache's folder; see
 // JITCACHE_STATS in docs/environment.md. A context that is destroyed adds its numbers to the
-// history in the cache's folder. One that was killed leaves its last file, which whoever reads or
-// publishes next adds to the history: what it did in its last second is missing then.
+// history in the cache's folder. One that was killed leaves its last file, which whoever reads, or
+// begins to publish, next adds to the history: what it did in its last second is missing then.
 //
-// A process counts from its first kernel or compile on. Only files of this user are read.
+// A process counts from its first kernel or compile on. Only files of this user are read; but of a
+// cache that its group shares (JITCACHE_TRUST) the history is the group's.
 
 #ifndef JITCACHE_STATS_H
 #define JITCACHE_STATS_H
@@ -120,7 +121,7 @@ struct jc_stats {
     // quarters of an hour, hours and days for what is older. 0: from the beginning.
     uint64_t since_ms;
     uint64_t zeroed_ms; // jc_stats_zero; 0: never
-    const struct jc_stats_process *processes; // that run, or are asked for
+    const struct jc_stats_process *processes; // that run
     size_t num_processes;
     uint64_t ended; // processes that the history has
     const struct jc_stats_kernel *kernels; // by name, then device

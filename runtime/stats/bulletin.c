@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/flight.h"
 
 #define SHARED_MEMORY "/dev/shm"
@@ -213,33 +213,14 @@ int jc_bulletin_begin(struct jc_bulletins *bulletins, const char id[33])
     return -1;
 }
 
-// 0 or an errno.
-static int write_all(int fd, const char *text, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t written = write(fd, text + done, size - done);
-        if (written < 0 && errno != EINTR)
-            return errno;
-        if (written == 0)
-            return ENOSPC;
-        if (written > 0)
-            done += (size_t) written;
-    }
-    return 0;
-}
-
 static enum jc_result replace(struct jc_bulletins *bulletins, const char id[33],
                               const char *unfinished, const char *suffix, const void *text,
                               size_t size)
 {
     char name[NAME_SIZE];
     struct creation creation = {bulletins->fd, name_of(name, id, unfinished)};
-    if (size > jc_file_limit()) { // beyond it a write is a signal that ends the process
-        errno = EFBIG;
-        return JC_ERROR_IO;
-    }
     int fd = create(&creation);
-    int status = fd < 0 ? errno : write_all(fd, text, size);
+    int status = fd < 0 || !jc_file_write(fd, text, size) ? errno : 0;
     if (fd >= 0 && close(fd) != 0 && status == 0)
         status = errno;
     if (status == 0 && !rename_new(bulletins, id, unfinished, suffix))
@@ -451,8 +432,9 @@ enum jc_result jc_bulletins_visit(struct jc_bulletins *bulletins, bool dead_only
         // Looked at first: what a dead process left does not change any more.
         bool alive = is_alive(bulletins, names.ids[i]);
         size_t size;
-        char *text =
-            alive && dead_only ? NULL : read_text(bulletins, names.ids[i], ".stats", &size, &failed);
+        char *text = NULL;
+        if (!alive || !dead_only)
+            text = read_text(bulletins, names.ids[i], ".stats", &size, &failed);
         if (failed)
             result = JC_ERROR_OUT_OF_MEMORY;
         if (text)

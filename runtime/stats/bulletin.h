@@ -2,9 +2,8 @@
 //
 //   FOLDER/ID.live   locked by the process as long as it runs: a sign of life
 //   FOLDER/ID.stats  its sheet, replaced as a whole by a rename
-//   FOLDER/ID.past   the part of the sheet that seldom changes, likewise: events, and spans that are
-//                    over. It is some hundred KiB after a while, and the other is what launches
-//                    change each second
+//   FOLDER/ID.past   the part of it that seldom changes, likewise: events, and spans that are over.
+//                    That is some hundred KiB after a while; the rest changes each second
 //   FOLDER/ID.*-new  any of them, not whole yet
 //
 // The past is written first and read last, so it is never older than the sheet; what both have is

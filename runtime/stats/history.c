@@ -12,7 +12,7 @@
 
 #include "cache/cache.h"
 #include "cache/clock.h"
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/flight.h"
 #include "cache/report.h"
 
@@ -298,26 +298,12 @@ void jc_history_finish(struct jc_history *history)
 
 // --- changing it; the lock is held ---------------------------------------------------------------
 
-static bool write_all(int fd, const char *data, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t written = write(fd, data + done, size - done);
-        if (written == 0)
-            errno = ENOSPC;
-        if (written == 0 || (written < 0 && errno != EINTR))
-            return false;
-        if (written > 0)
-            done += (size_t) written;
-    }
-    return true;
-}
-
 static bool replace(const struct jc_folder *folder, const struct jc_buffer *buffer)
 {
     // What another user of a shared folder left cannot be written, but removed.
     unlinkat(folder->fd, NEW_FILE, 0);
     int fd = jc_folder_file(folder, NEW_FILE, O_WRONLY | O_CREAT | O_EXCL);
-    bool done = fd >= 0 && write_all(fd, buffer->data, buffer->size);
+    bool done = fd >= 0 && jc_file_write(fd, buffer->data, buffer->size);
     if (fd >= 0 && close(fd) != 0)
         done = false;
     done = done && renameat(folder->fd, NEW_FILE, folder->fd, JC_HISTORY_FILE) == 0;
@@ -337,9 +323,6 @@ static enum jc_result store(struct jc_context *context, const struct jc_history 
     encode(history, &buffer);
     if (buffer.failed || history->sheet.failed) {
         result = jc_fail_memory(error);
-    } else if (buffer.size > jc_file_limit()) { // beyond it a write is a signal
-        errno = EFBIG;
-        result = fail_io(cache, "written", error);
     } else if (!replace(&cache->folder, &buffer)) {
         result = fail_io(cache, "written", error);
     }

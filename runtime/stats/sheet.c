@@ -561,7 +561,8 @@ void jc_sheet_subtract(struct jc_sheet *sheet, const struct jc_sheet *earlier)
 {
     for (size_t i = 0; i < sheet->num_kernels; i++) {
         struct jc_sheet_kernel *kernel = &sheet->kernels[i];
-        const struct jc_sheet_kernel *was = jc_sheet_find_kernel(earlier, kernel->name, kernel->device);
+        const struct jc_sheet_kernel *was =
+            jc_sheet_find_kernel(earlier, kernel->name, kernel->device);
         if (was)
             subtract_kernel(kernel, was);
     }
