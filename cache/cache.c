@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "file_limit.h"
+#include "file.h"
 #include "params.h"
 
 #define DEFAULT_MAX_BYTES (UINT64_C(4) << 30)

@@ -81,9 +81,7 @@ static bool launch(struct program *program, int num_tokens, int width)
 static bool print_metrics(struct program *program)
 {
     struct jc_stats *stats = NULL;
-    if (jc_stats_read(program->context, jc_stats_params(.scope = JC_STATS_CONTEXT), &stats,
-                      &program->error)
-        != JC_OK)
+    if (jc_stats_read(program->context, NULL, &stats, &program->error) != JC_OK)
         return false;
     size_t size = jc_stats_openmetrics(stats, NULL, 0);
     char *page = size < SIZE_MAX ? malloc(size + 1) : NULL;

@@ -32,6 +32,7 @@ struct jc_context {
     uint64_t compile_timeout_ns;
     uint64_t compile_max_bytes;
     unsigned max_workers; // 0: as the machine allows
+    bool reads_only;      // its cache, as jc_context_params says, and not JITCACHE_READONLY
     bool search;          // ask a worker for the toolchain, whatever the cache remembers
     enum jc_policy policy;     // of kernels that leave it open
     enum jc_seal default_seal; // what JC_SEAL_DEFAULT stands for

@@ -439,13 +439,17 @@ static void a_folder_that_others_can_write_or_that_is_none_is_refused(void **sta
     }
 }
 
-static void a_folder_s_parents_are_made_too(void **state)
+static void what_a_folder_is_to_lie_in_is_not_made(void **state)
 {
     (void) state;
     struct jc_bulletins bulletins;
-    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b/c"), cache, false), JC_OK);
+    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b"), cache, true), JC_OK);
     assert_true(bulletins.fd < 0);
-    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b/c"), cache, true), JC_OK);
+    assert_non_null(strstr(bulletins.reason, "/a/b: the folder that it is to lie in does not"));
+    jc_bulletins_finish(&bulletins);
+    assert_false(is_there("a"));
+    assert_int_equal(mkdir(scratch_path("a"), 0755), 0);
+    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b"), cache, true), JC_OK);
     assert_true(bulletins.fd >= 0);
     jc_bulletins_finish(&bulletins);
 }
@@ -484,10 +488,11 @@ static void a_file_of_another_user_is_passed_over(void **state)
         skip();
     open_folder(&bulletins);
     scratch_put("stats/11111111111111111111111111111111.stats", "a");
-    assert_int_equal(visit(&bulletins, false).dead, 1);
+    assert_int_equal(visit(&bulletins, false).alive, 1);
     assert_int_equal(chown(scratch_path("stats/11111111111111111111111111111111.stats"), 12345, 0),
                      0);
-    assert_int_equal(visit(&bulletins, false).dead, 0);
+    struct seen seen = visit(&bulletins, false);
+    assert_int_equal(seen.alive + seen.dead, 0);
     jc_bulletins_finish(&bulletins);
 }
 
@@ -522,6 +527,44 @@ static void what_belongs_to_nothing_is_swept(void **state)
     jc_bulletins_finish(&bulletins);
 }
 
+static void who_was_robbed_of_its_sign_of_life_is_not_dead_at_once(void **state)
+{
+    (void) state;
+    struct jc_bulletins bulletins;
+    open_folder(&bulletins);
+    int live = jc_bulletin_begin(&bulletins, id);
+    assert_int_equal(jc_bulletin_write(&bulletins, id, "a", 1), JC_OK);
+    assert_int_equal(unlink(scratch_path("stats/0123456789abcdef0123456789abcdef.live")), 0);
+    assert_int_equal(visit(&bulletins, false).alive, 1);
+    make_old("stats/0123456789abcdef0123456789abcdef.stats");
+    assert_int_equal(visit(&bulletins, false).dead, 1);
+    jc_bulletin_end(&bulletins, id, live);
+    jc_bulletins_finish(&bulletins);
+}
+
+static void a_past_goes_with_its_bulletin(void **state)
+{
+    (void) state;
+    struct jc_bulletins bulletins;
+    size_t size = 0;
+    bool failed = true;
+    open_folder(&bulletins);
+    int live = jc_bulletin_begin(&bulletins, id);
+    assert_null(jc_bulletins_read_past(&bulletins, id, &size, &failed));
+    assert_false(failed);
+    assert_int_equal(jc_bulletin_write_past(&bulletins, id, "old", 3), JC_OK);
+    assert_int_equal(jc_bulletin_write_past(&bulletins, id, "older", 5), JC_OK);
+    assert_int_equal(visit(&bulletins, false).alive, 0); // it is none by itself
+    char *text = jc_bulletins_read_past(&bulletins, id, &size, &failed);
+    assert_string_equal(text, "older");
+    assert_int_equal(size, 5);
+    free(text);
+    jc_bulletin_abandon(&bulletins, live);
+    visit(&bulletins, true); // killed between the two
+    jc_bulletins_finish(&bulletins);
+    assert_int_equal(rmdir(scratch_path("stats")), 0);
+}
+
 static bool see_one(void *user, const char of[33], bool alive, const char *text, size_t size)
 {
     see(user, of, alive, text, size);
@@ -536,9 +579,9 @@ static void a_visit_ends_where_it_is_told_to(void **state)
     open_folder(&bulletins);
     assert_int_equal(jc_bulletin_write(&bulletins, id, "a", 1), JC_OK);
     assert_int_equal(jc_bulletin_write(&bulletins, other_id, "b", 1), JC_OK);
-    assert_int_equal(visit(&bulletins, false).dead, 2);
+    assert_int_equal(visit(&bulletins, false).alive, 2);
     assert_int_equal(jc_bulletins_visit(&bulletins, false, see_one, &one), JC_OK);
-    assert_int_equal(one.dead, 1);
+    assert_int_equal(one.alive, 1);
     jc_bulletins_remove(&bulletins, other_id);
     assert_int_equal(visit(&bulletins, false).first, 'a');
     jc_bulletins_finish(&bulletins);
@@ -562,10 +605,12 @@ int main(void)
         TEST(by_default_it_is_the_user_s_in_memory),
         TEST(a_name_that_another_user_has_taken_is_not_used_and_told),
         TEST(a_folder_that_others_can_write_or_that_is_none_is_refused),
-        TEST(a_folder_s_parents_are_made_too),
+        TEST(what_a_folder_is_to_lie_in_is_not_made),
         TEST(what_is_not_ours_or_no_file_is_passed_over),
         TEST(a_file_of_another_user_is_passed_over),
         TEST(what_belongs_to_nothing_is_swept),
+        TEST(who_was_robbed_of_its_sign_of_life_is_not_dead_at_once),
+        TEST(a_past_goes_with_its_bulletin),
         TEST(a_visit_ends_where_it_is_told_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

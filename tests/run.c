@@ -5,11 +5,13 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <time.h>
 
 #include "await.h"
+#include "cache/cache.h"
 #include "cache/lock.h"
 #include "runs.h"
 #include "runtime/stats/history.h"
@@ -51,13 +53,14 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 static struct jc_context *context, *reader;
 static atomic_uint num_lines;
 static char logged[4096];
+static enum jc_log_level level_logged;
 
 static void keep_line(void *user, enum jc_log_level level, const char *line)
 {
     (void) user;
-    (void) level;
     if (strstr(line, "statistics")) {
         snprintf(logged, sizeof(logged), "%s", line);
+        level_logged = level;
         atomic_fetch_add(&num_lines, 1);
     }
 }
@@ -487,6 +490,58 @@ static void events_that_do_not_fit_are_counted(void **state)
     jc_sheet_finish(&sheet);
 }
 
+// Where a name in "scratch/stats" ends so; 0: there is none.
+static ino_t file_that_ends(const char *suffix)
+{
+    struct stat stat;
+    ino_t found = 0;
+    DIR *folder = opendir(scratch_path("stats"));
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        const char *dot = strchr(entry->d_name, '.');
+        if (dot && strcmp(dot, suffix) == 0 &&
+            fstatat(dirfd(folder), entry->d_name, &stat, 0) == 0)
+            found = stat.st_ino;
+    }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+static void what_seldom_changes_is_published_when_it_does(void **state)
+{
+    (void) state;
+    struct jc_stats *stats;
+    long long into_s = (long long) (jc_now_unix_ms() / 1000 % 60);
+    atomic_store(&wall_ahead_s, 60 - into_s); // no minute ends by itself
+    tell(300);
+    runs_count(context, "k", 5);
+    assert_true(runs_await_published(context, 5));
+    ino_t past = file_that_ends(".past"), present = file_that_ends(".stats");
+    assert_true(past != 0);
+    runs_count(context, "k", 2);
+    assert_true(runs_await_published(context, 7));
+    assert_int_equal(file_that_ends(".past"), past);
+    assert_int_not_equal(file_that_ends(".stats"), present);
+    tell(1);
+    runs_count(context, "k", 1);
+    assert_true(runs_await_published(context, 8));
+    assert_int_not_equal(file_that_ends(".past"), past);
+    assert_int_equal(jc_stats_read(reader, jc_stats_params(.scope = JC_STATS_CACHE), &stats, NULL),
+                     JC_OK);
+    assert_int_equal(stats->num_events, 301);
+    assert_int_equal(stats->total.launches, 8);
+    jc_stats_destroy(&stats);
+    atomic_fetch_add(&wall_ahead_s, 120); // another minute
+    past = file_that_ends(".past");
+    runs_count(context, "k", 10);
+    assert_true(runs_await_published(context, 18));
+    assert_int_not_equal(file_that_ends(".past"), past);
+    assert_int_equal(jc_stats_read(reader, jc_stats_params(.scope = JC_STATS_CACHE,
+                                   .since_ms = jc_now_unix_ms() - 61000), &stats, NULL), JC_OK);
+    assert_int_equal(stats->total.launches, 10);
+    jc_stats_destroy(&stats);
+}
+
 // --- where it cannot be published ----------------------------------------------------------------
 
 static void a_folder_that_cannot_be_made_is_told_once_and_costs_no_history(void **state)
@@ -502,7 +557,35 @@ static void a_folder_that_cannot_be_made_is_told_once_and_costs_no_history(void 
     jc_context_destroy(&context);
     assert_int_equal(atomic_load(&num_lines), 1);
     assert_non_null(strstr(logged, "not published"));
+    assert_int_equal(level_logged, JC_LOG_WARNING); // somebody named it
     check_history(1, 3);
+}
+
+static void a_relative_folder_is_refused_by_the_name_of_who_says_it(void **state)
+{
+    (void) state;
+    const char *variable = getenv("JITCACHE_STATS");
+    char *before = variable ? strdup(variable) : NULL;
+    struct jc_context *none;
+    struct jc_error error;
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .stats = "run/here"), &none, &error),
+                     JC_ERROR_INVALID_ARGUMENT);
+    assert_null(none);
+    assert_string_equal(error.text, "jc_context_params: stats is 'run/here'; it takes 'off' or an"
+                                    " absolute path, so that the folder is the same in each"
+                                    " working folder");
+    setenv("JITCACHE_STATS", "OFF", 1);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache")), &none,
+                                       &error), JC_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "JITCACHE_STATS is 'OFF'"));
+    // What a program says wins.
+    open_context(scratch_path("stats"), NULL);
+    if (before)
+        setenv("JITCACHE_STATS", before, 1);
+    else
+        unsetenv("JITCACHE_STATS");
+    free(before);
 }
 
 static void whoever_empties_the_folder_sees_it_filled_again(void **state)
@@ -538,6 +621,32 @@ static void one_that_cannot_have_the_history_leaves_its_bulletin(void **state)
     runs_count(reader, "k", 1);
     await(runs_look(reader).dead == 0);
     check_history(1, 6);
+}
+
+static void one_whose_disk_is_full_leaves_its_bulletin(void **state)
+{
+    (void) state;
+    runs_count(context, "k", 10);
+    assert_true(runs_await_published(context, 10));
+    // The cache could not be written, as when its disk is full.
+    jc_cache_set_state(context->cache, JC_CACHE_READ_ONLY, context->cache->disk_reason);
+    jc_context_destroy(&context);
+    assert_int_equal(runs_look(reader).dead, 1);
+    // The history itself can not.
+    context = runs_open(NULL);
+    runs_count(context, "k", 5);
+    await(runs_look(reader).dead == 0);
+    assert_true(runs_await_published(context, 5));
+    assert_int_equal(mkdir(scratch_path("cache/" JC_HISTORY_FILE "-new"), 0700), 0);
+    jc_context_destroy(&context);
+    assert_int_equal(runs_look(reader).dead, 1);
+    assert_int_equal(rmdir(scratch_path("cache/" JC_HISTORY_FILE "-new")), 0);
+    context = runs_open(NULL);
+    runs_count(context, "k", 1);
+    await(runs_look(reader).dead == 0);
+    struct jc_history history = read_history();
+    assert_int_equal(runs_launches(&history.sheet), 15);
+    jc_history_finish(&history);
 }
 
 // --- forks ---------------------------------------------------------------------------------------
@@ -624,6 +733,51 @@ static void a_process_whose_child_lives_on_is_dead_all_the_same(void **state)
     assert_int_equal(runs_end(&process, 0), -1);
 }
 
+// A child that is to end at once, whatever was counted.
+static int destroy_in_another_namespace(void)
+{
+    int status;
+    if (getpid() != 1)
+        return 3;
+    struct jc_context *own = runs_open(NULL);
+    runs_count(own, "k", 5);
+    if (unshare(CLONE_NEWPID) != 0)
+        return 4;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        runs_count(own, "child", 1);
+        jc_context_destroy(&own);
+        _exit(getpid() != 1);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0)
+        return 5;
+    jc_context_destroy(&own);
+    return 0;
+}
+
+static void a_child_with_the_number_of_its_parent_is_a_child(void **state)
+{
+    (void) state;
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWPID) != 0)
+            _exit(77);
+        child = fork();
+        if (child == 0)
+            _exit(destroy_in_another_namespace());
+        bool ended = waitpid(child, &status, 0) == child && WIFEXITED(status);
+        _exit(ended ? WEXITSTATUS(status) : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip(); // only root can do that
+    assert_int_equal(WEXITSTATUS(status), 0);
+    check_history(1, 5);
+}
+
 // --- others --------------------------------------------------------------------------------------
 
 static void whoever_publishes_adds_the_dead_to_the_history(void **state)
@@ -634,6 +788,21 @@ static void whoever_publishes_adds_the_dead_to_the_history(void **state)
     assert_true(runs_await(&process));
     assert_int_equal(runs_end(&process, SIGKILL), -1);
     assert_int_equal(runs_look(reader).dead, 1);
+    runs_count(context, "k", 1);
+    await(runs_look(reader).dead == 0);
+    check_history(1, 5);
+}
+
+static void what_cannot_be_added_now_is_left_for_others(void **state)
+{
+    (void) state;
+    assert_int_equal(symlink(scratch_path("elsewhere"), scratch_path("cache/" JC_HISTORY_FILE)),
+                     0);
+    runs_count(context, "k", 5);
+    jc_context_destroy(&context);
+    assert_int_equal(runs_look(reader).dead, 1);
+    assert_int_equal(unlink(scratch_path("cache/" JC_HISTORY_FILE)), 0);
+    context = runs_open(&log_kept);
     runs_count(context, "k", 1);
     await(runs_look(reader).dead == 0);
     check_history(1, 5);
@@ -691,12 +860,17 @@ int main(void)
         TEST(an_event_is_told_at_once_and_kept),
         TEST(more_than_the_limit_is_dropped_and_counted),
         TEST(events_that_do_not_fit_are_counted),
+        TEST(what_seldom_changes_is_published_when_it_does),
         TEST(a_folder_that_cannot_be_made_is_told_once_and_costs_no_history),
+        TEST(a_relative_folder_is_refused_by_the_name_of_who_says_it),
         TEST(whoever_empties_the_folder_sees_it_filled_again),
         TEST(one_that_cannot_have_the_history_leaves_its_bulletin),
+        TEST(one_whose_disk_is_full_leaves_its_bulletin),
         TEST(in_the_child_of_a_fork_a_run_is_the_parent_s),
         TEST(a_process_whose_child_lives_on_is_dead_all_the_same),
+        TEST(a_child_with_the_number_of_its_parent_is_a_child),
         TEST(whoever_publishes_adds_the_dead_to_the_history),
+        TEST(what_cannot_be_added_now_is_left_for_others),
         TEST(a_process_is_whole_whenever_it_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -828,10 +828,10 @@ static void since_leaves_what_was_counted_since_then(void **state)
         {NOON - 10 * DAY, NOON - 10 * DAY, 1111, 4, true}, // before it began
         {NOON - 9 * HOUR + 1, NOON - 9 * HOUR, 1111, 4, true},
         {NOON - 8 * HOUR - 1, NOON - 9 * HOUR, 1111, 4, true}, // within an hour that is one span
-        {NOON - 8 * HOUR, NOON - HOUR, 111, 3, true},
+        {NOON - 8 * HOUR, NOON - 8 * HOUR, 111, 3, true}, // nothing was counted then
         {NOON - 50 * MINUTE, NOON - HOUR, 111, 3, true},
-        {NOON - 45 * MINUTE, NOON - 10 * MINUTE, 11, 2, true},
-        {NOON - 9 * MINUTE, NOON, 1, 1, false},
+        {NOON - 45 * MINUTE, NOON - 45 * MINUTE, 11, 2, true},
+        {NOON - 9 * MINUTE, NOON - 9 * MINUTE, 1, 1, false},
         {NOON + 30 * 1000, NOON, 1, 1, false},
         {NOON + MINUTE, NOON + MINUTE, 0, 0, false},
         {UINT64_MAX, UINT64_MAX, 0, 0, false},
@@ -855,6 +855,64 @@ static void since_leaves_what_was_counted_since_then(void **state)
         assert_int_equal(sheet.kernels[0].asked, cases[i].asked ? 3 : 0);
         jc_sheet_finish(&sheet);
     }
+}
+
+// As it is read back: what a process publishes apart, put together.
+static struct jc_sheet put_together(const struct jc_sheet *of, const struct jc_sheet *past_of)
+{
+    struct jc_sheet present = {0}, past;
+    const struct jc_sheet left = jc_sheet_present(of);
+    jc_sheet_add(&present, &left, true);
+    jc_sheet_past(past_of, &past);
+    assert_false(past.failed);
+    char *text = text_of(&past);
+    jc_sheet_finish_past(&past);
+    assert_int_equal(jc_sheet_read(&past, text, strlen(text), NULL), JC_OK);
+    free(text);
+    jc_sheet_add_past(&present, &past);
+    jc_sheet_finish(&past);
+    assert_false(present.failed);
+    check_spans(&present);
+    return present;
+}
+
+static void a_sheet_and_its_past_are_the_whole(void **state)
+{
+    (void) state;
+    struct jc_sheet sheet = {0};
+    for (uint64_t i = 0; i < 40; i++) {
+        // Once empty, once with one span, once with many.
+        struct jc_sheet whole = {0}, again = put_together(&sheet, &sheet);
+        jc_sheet_add(&whole, &sheet, true);
+        char *expected = text_of(&whole), *text = text_of(&again);
+        assert_string_equal(text, expected);
+        free(expected);
+        free(text);
+        jc_sheet_finish(&whole);
+        jc_sheet_finish(&again);
+        count(&sheet, NOON + i * 3 * MINUTE, i % 3 ? "a" : "b", i + 1);
+        tell(&sheet, NOON + i * 3 * MINUTE, "x");
+        add_rank(&sheet, 0, 3);
+    }
+    jc_sheet_finish(&sheet);
+}
+
+static void a_past_that_is_later_counts_nothing_twice(void **state)
+{
+    (void) state;
+    struct jc_sheet before = {0}, after = {0};
+    for (uint64_t i = 0; i < 5; i++)
+        count(&before, NOON + i * MINUTE, "a", 10);
+    jc_sheet_add(&after, &before, true);
+    count(&after, NOON + 4 * MINUTE, "b", 1);
+    count(&after, NOON + 5 * MINUTE, "a", 100);
+    count(&after, NOON + 6 * MINUTE, "a", 1000);
+    struct jc_sheet together = put_together(&before, &after);
+    assert_int_equal(launches_in_spans(&together), 50);
+    assert_int_equal(launches_of(&together, "a"), 50);
+    jc_sheet_finish(&together);
+    jc_sheet_finish(&before);
+    jc_sheet_finish(&after);
 }
 
 static void subtracting_leaves_what_came_after(void **state)
@@ -1138,6 +1196,8 @@ int main(void)
         cmocka_unit_test(spans_of_several_add_up_whatever_their_widths),
         cmocka_unit_test(a_hundred_processes_add_up),
         cmocka_unit_test(since_leaves_what_was_counted_since_then),
+        cmocka_unit_test(a_sheet_and_its_past_are_the_whole),
+        cmocka_unit_test(a_past_that_is_later_counts_nothing_twice),
         cmocka_unit_test(subtracting_leaves_what_came_after),
         cmocka_unit_test(what_had_too_many_states_keeps_them_when_it_goes_on),
         cmocka_unit_test(what_is_published_is_sorted_whole_and_without_empty_kernels),

@@ -10,9 +10,11 @@
 #include <time.h>
 
 #include "await.h"
+#include "cache/cache.h"
 #include "cache/lock.h"
 #include "runs.h"
 #include "runtime/stats/history.h"
+#include "runtime/stats/roll.h"
 
 #define MANY 200
 
@@ -132,6 +134,7 @@ static void a_context_reads_its_own_counts_of_now(void **state)
     jc_stats_destroy(&stats);
     runs_count(context, "a", 1);
     assert_int_equal(count_launches(jc_stats_params(.scope = JC_STATS_CONTEXT)), 8);
+    assert_int_equal(count_launches(NULL), 8);
     assert_int_equal(launches_of_cache(), 8); // once, whether published or not
     assert_true(runs_await_published(context, 8));
     assert_int_equal(launches_of_cache(), 8);
@@ -278,6 +281,52 @@ static void hundreds_of_processes_are_read_in_no_time_and_folded_once(void **sta
     assert_int_equal(rmdir(scratch_path("stats")), 0);
 }
 
+// Leaves what a process of that number left that died after one launch.
+static void leave_dead(unsigned number)
+{
+    struct jc_sheet sheet = {0};
+    struct jc_buffer text = {0};
+    struct jc_bulletins bulletins;
+    const struct jc_folder *folder = &context->cache->folder;
+    snprintf(sheet.id, sizeof(sheet.id), "%032x", number);
+    sheet.cache[0] = folder->dev;
+    sheet.cache[1] = folder->ino;
+    sheet.start_ms = sheet.seen_ms = jc_now_unix_ms();
+    jc_sheet_kernel(&sheet, "k", 0)->total.launches = 1;
+    jc_sheet_write(&sheet, &text);
+    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("stats"), context->cache, true),
+                     JC_OK);
+    int live = jc_bulletin_begin(&bulletins, sheet.id);
+    assert_true(live >= 0);
+    assert_int_equal(jc_bulletin_write(&bulletins, sheet.id, text.data, text.size), JC_OK);
+    jc_bulletin_abandon(&bulletins, live);
+    jc_bulletins_finish(&bulletins);
+    jc_buffer_finish(&text);
+    jc_sheet_finish(&sheet);
+}
+
+static void more_dead_than_the_history_knows_by_name_are_added_once(void **state)
+{
+    (void) state;
+    const unsigned dead = JC_HISTORY_IDS + 100;
+    struct jc_roll quicker, slower;
+    for (unsigned i = 0; i < dead; i++)
+        leave_dead(i);
+    assert_int_equal(jc_roll_read(&quicker, context, true, NULL), JC_OK);
+    assert_int_equal(jc_roll_read(&slower, context, true, NULL), JC_OK);
+    jc_roll_fold(&quicker, false);
+    jc_roll_fold(&slower, false);
+    assert_int_equal(quicker.num_entries + slower.num_entries, 0);
+    assert_int_equal(quicker.trouble.size + slower.trouble.size, 0);
+    jc_roll_finish(&quicker);
+    jc_roll_finish(&slower);
+    struct jc_stats *stats = read_cache();
+    assert_int_equal(stats->total.launches, dead);
+    assert_int_equal(stats->ended, dead);
+    jc_stats_destroy(&stats);
+    assert_int_equal(rmdir(scratch_path("stats")), 0);
+}
+
 static void hundreds_of_processes_that_end_at_once_are_all_counted(void **state)
 {
     (void) state;
@@ -356,7 +405,7 @@ static void what_cannot_be_asked_is_refused(void **state)
     struct jc_error error;
     const enum jc_stats_scope none = (enum jc_stats_scope) 7;
     const struct jc_stats_params *const wrong[] = {
-        NULL, jc_stats_params(.scope = none), jc_stats_params(.pid = 1),
+        jc_stats_params(.scope = none), jc_stats_params(.pid = 1),
         jc_stats_params(.scope = JC_STATS_CACHE, .pid = -1),
         &(struct jc_stats_params){.size = 3},
     };
@@ -472,6 +521,39 @@ static void a_folder_that_others_can_write_is_told(void **state)
     jc_stats_destroy(&stats);
 }
 
+static void what_died_long_ago_by_the_clock_is_added_all_the_same(void **state)
+{
+    (void) state;
+    struct runs_process process;
+    start(&process, 10);
+    runs_end(&process, SIGKILL);
+    atomic_store(&wall_ahead_s, 40LL * 365 * 86400); // it had not been set yet
+    struct jc_stats *stats = read_cache();
+    assert_int_equal(stats->total.launches, 10);
+    assert_int_equal(stats->ended, 1);
+    jc_stats_destroy(&stats);
+}
+
+static void what_nobody_can_add_is_kept_for_a_month(void **state)
+{
+    (void) state;
+    struct runs_process process;
+    struct jc_context *other;
+    start(&process, 10);
+    runs_end(&process, SIGKILL);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .stats = scratch_path("stats"),
+                                                         .read_only = true), &other, NULL), JC_OK);
+    for (unsigned days = 29; days <= 31; days += 2) {
+        atomic_store(&wall_ahead_s, days * 86400);
+        struct jc_stats *stats = read_as(other, jc_stats_params(.scope = JC_STATS_CACHE));
+        assert_int_equal(stats->total.launches, days < 30 ? 10 : 0);
+        jc_stats_destroy(&stats);
+    }
+    assert_int_equal(runs_look(context).dead, 0);
+    jc_context_destroy(&other);
+}
+
 static void the_dead_count_too_where_there_is_no_history(void **state)
 {
     (void) state;
@@ -489,6 +571,41 @@ static void the_dead_count_too_where_there_is_no_history(void **state)
     jc_stats_destroy(&stats);
     jc_context_destroy(&other);
     assert_int_equal(launches_of_cache(), 10);
+}
+
+// What a command reads with, which changes no record.
+static uint64_t ended_as_read_to_fold(void)
+{
+    struct jc_context *other;
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .stats = scratch_path("stats"),
+                                                         .read_only = true), &other, NULL), JC_OK);
+    struct jc_stats *stats =
+        read_as(other, jc_stats_params(.scope = JC_STATS_CACHE, .fold = true));
+    uint64_t ended = stats->ended;
+    assert_int_equal(stats->total.launches, 10);
+    jc_stats_destroy(&stats);
+    jc_context_destroy(&other);
+    return ended;
+}
+
+static void who_only_reads_can_fold_if_the_user_lets_it(void **state)
+{
+    (void) state;
+    struct runs_process process;
+    start(&process, 10);
+    runs_end(&process, SIGKILL);
+    setenv("JITCACHE_READONLY", "1", 1);
+    uint64_t ended = ended_as_read_to_fold();
+    unsetenv("JITCACHE_READONLY");
+    assert_int_equal(ended, 0);
+    assert_false(is_there("cache/" JC_HISTORY_FILE "-lock"));
+    assert_int_equal(chmod(scratch_path("cache"), 0500), 0);
+    ended = ended_as_read_to_fold();
+    assert_int_equal(chmod(scratch_path("cache"), 0700), 0);
+    assert_int_equal(ended, geteuid() == 0);
+    assert_int_equal(ended_as_read_to_fold(), 1);
+    assert_int_equal(runs_look(context).dead, 0);
 }
 
 static void processes_that_publish_beside_the_cache_are_read_too(void **state)
@@ -538,6 +655,7 @@ int main(void)
         TEST(a_process_of_another_cache_is_not_counted_and_left_alone),
         TEST(a_process_without_a_cache_leaves_nothing_that_anyone_wants),
         TEST(hundreds_of_processes_are_read_in_no_time_and_folded_once),
+        TEST(more_dead_than_the_history_knows_by_name_are_added_once),
         TEST(hundreds_of_processes_that_end_at_once_are_all_counted),
         TEST(one_process_can_be_asked_for),
         TEST(one_can_ask_since_when),
@@ -547,7 +665,10 @@ int main(void)
         TEST(without_a_folder_that_is_written_they_cannot_be_emptied),
         TEST(what_cannot_be_read_is_told_and_left_alone),
         TEST(a_folder_that_others_can_write_is_told),
+        TEST(what_died_long_ago_by_the_clock_is_added_all_the_same),
+        TEST(what_nobody_can_add_is_kept_for_a_month),
         TEST(the_dead_count_too_where_there_is_no_history),
+        TEST(who_only_reads_can_fold_if_the_user_lets_it),
         TEST(processes_that_publish_beside_the_cache_are_read_too),
         TEST(off_reads_what_has_ended),
     };

@@ -35,7 +35,8 @@ int jc_scope_read(const struct jc_scope *scope, struct jc_context *context,
     struct jc_error error;
     enum jc_result result = jc_stats_read(
         context,
-        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = scope->since_ms, .pid = scope->pid),
+        jc_stats_params(.scope = JC_STATS_CACHE, .since_ms = scope->since_ms, .pid = scope->pid,
+                        .fold = true),
         stats, &error);
     return result ? jc_session_complain(error.text) : JC_STATUS_DONE;
 }

@@ -74,7 +74,7 @@ static void draw(const struct jc_screen *screen, const char *text, size_t *drawn
         printf("\033[%zuA\r" CLEAR_BELOW, *drawn);
     fwrite(text, 1, size, stdout);
     if (!all)
-        puts("... a taller window shows more");
+        printf("%.*s\n", (int) screen->columns, "... a taller window shows more");
     *drawn = rows;
 }
 
@@ -113,6 +113,7 @@ static void choose_signals(sigset_t *set, bool redraw)
     add_signal(set, SIGINT);
     add_signal(set, SIGTERM);
     add_signal(set, SIGHUP);
+    add_signal(set, SIGQUIT);
     if (redraw) {
         add_signal(set, SIGTSTP);
         sigaddset(set, SIGWINCH);

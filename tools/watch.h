@@ -15,7 +15,7 @@ struct jc_watch {
     void *user;
 };
 
-// Ends with 0 on SIGINT, SIGTERM and SIGHUP, and where nobody reads any more.
+// Ends with 0 on SIGINT, SIGTERM, SIGHUP and SIGQUIT, and where nobody reads any more.
 int jc_watch_run(const struct jc_watch *watch);
 
 #endif

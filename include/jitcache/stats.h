@@ -4,10 +4,11 @@
 // waits for it. Once a second a thread of the library sums up, and publishes what has changed in a
 // small file: in a folder of the user's in memory (/dev/shm), else in the cache's folder; see
 // JITCACHE_STATS in docs/environment.md. A context that is destroyed adds its numbers to the
-// history in the cache's folder. One that was killed leaves its last file, which whoever reads or
-// publishes next adds to the history: what it did in its last second is missing then.
+// history in the cache's folder. One that was killed leaves its last file, which whoever reads, or
+// begins to publish, next adds to the history: what it did in its last second is missing then.
 //
-// A process counts from its first kernel or compile on. Only files of this user are read.
+// A process counts from its first kernel or compile on. Only files of this user are read; but of a
+// cache that its group shares (JITCACHE_TRUST) the history is the group's.
 
 #ifndef JITCACHE_STATS_H
 #define JITCACHE_STATS_H
@@ -21,7 +22,8 @@ extern "C" {
 
 // What is counted of a kernel. Times are in nanoseconds. All only grow.
 struct jc_counts {
-    uint64_t launches; // by jc_kernel_launch, enqueued; and calls that jc_kernel_resolve served
+    uint64_t launches; // by jc_kernel_launch, enqueued; and calls that jc_kernel_resolve served and
+                       // that have blocks to launch: an empty grid is none
     uint64_t generic_launches;  // of them: served by a stand-in, another variant than their own
     uint64_t captured_generic;  // into streams being captured, by a stand-in that a graph now keeps
     uint64_t misses;            // kinds of call that were not known, but for those of `unaligned`;
@@ -119,7 +121,7 @@ struct jc_stats {
     // quarters of an hour, hours and days for what is older. 0: from the beginning.
     uint64_t since_ms;
     uint64_t zeroed_ms; // jc_stats_zero; 0: never
-    const struct jc_stats_process *processes; // that run, or are asked for
+    const struct jc_stats_process *processes; // that run
     size_t num_processes;
     uint64_t ended; // processes that the history has
     const struct jc_stats_kernel *kernels; // by name, then device
@@ -144,18 +146,22 @@ struct jc_stats_params {
     enum jc_stats_scope scope;
     uint64_t since_ms; // Unix time; 0: all
     int pid;           // of JC_STATS_CACHE: running processes with that number alone; 0: all
+    // Of JC_STATS_CACHE: the history is added to even by a context with `read_only`, if its folder
+    // is there and can be written; but not with JITCACHE_READONLY=1
+    bool fold;
 };
 #ifndef __cplusplus
 #define jc_stats_params(...) \
     (&(struct jc_stats_params){.size = sizeof(struct jc_stats_params), __VA_ARGS__})
 #endif
 
-// Reads statistics. Neither waits for a launch nor has one wait. With JC_STATS_CACHE what dead
-// processes left is added to the history first, where that can be written; a file of another
-// version, or one that is damaged, is left alone and told in `trouble`.
-// JC_ERROR_INVALID_ARGUMENT: NULL, or no enum jc_stats_scope. JC_ERROR_NOT_FOUND: no process with
-// that `pid` is there. JC_ERROR_OUT_OF_MEMORY. `*stats` is NULL on failure; release it with
-// jc_stats_destroy. Threads: safe.
+// Reads statistics; `params` NULL: the defaults. Neither waits for a launch nor has one wait. With
+// JC_STATS_CACHE what dead processes left is added to the history first, where that can be written;
+// a file of another version, or one that is damaged, is left alone and told in `trouble`.
+// JC_ERROR_INVALID_ARGUMENT: another NULL, no enum jc_stats_scope, or a `pid` that cannot be or
+// comes without JC_STATS_CACHE. JC_ERROR_NOT_FOUND: no process with that `pid` is there.
+// JC_ERROR_OUT_OF_MEMORY. `*stats` is NULL on failure; release it with jc_stats_destroy. Threads:
+// safe.
 JC_API enum jc_result jc_stats_read(struct jc_context *context,
                                     const struct jc_stats_params *params, struct jc_stats **stats,
                                     struct jc_error *error);

@@ -10,26 +10,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/report.h"
 
 #define MAGIC UINT32_C(0x3177636a) // "jcw1"
 
 // --- messages ------------------------------------------------------------------------------------
-
-static bool write_all(int fd, const char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t done = write(fd, data, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        data += done;
-        size -= (size_t) done;
-    }
-    return true;
-}
 
 static bool read_all(int fd, char *data, size_t size)
 {
@@ -101,12 +87,8 @@ static enum jc_result send_packet(int socket, unsigned char packet[static JC_PAC
 // Makes the file that a content travels in. -1 and an errno.
 static int make_content(const struct jc_buffer *content)
 {
-    if (content->size > jc_file_limit()) {
-        errno = EFBIG;
-        return -1;
-    }
     int fd = memfd_create("jitcache-message", MFD_CLOEXEC);
-    if (fd < 0 || write_all(fd, content->data, content->size))
+    if (fd < 0 || jc_file_write(fd, content->data, content->size))
         return fd;
     int saved = errno;
     close(fd);

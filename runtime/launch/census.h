@@ -33,7 +33,7 @@ void jc_census_plan(struct jc_census *census, const struct jc_specialization *of
 
 // What a call wants that is not loaded, before the storm guard narrows it. Out of memory it counts
 // less. It comes from launching threads, and costs some tens of nanoseconds for what is known; for
-// what is new mostly less than one microsecond, and the most, once, 4 for each argument that varies.
+// what is new mostly less than one microsecond, at most 4, once, for each argument that varies.
 void jc_census_ask(struct jc_census *census, const struct jc_specialization *wanted,
                    uint64_t now_ms);
 

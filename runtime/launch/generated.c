@@ -10,7 +10,7 @@
 
 #include <jitcache/cache.h>
 
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/report.h"
 #include "runtime/compile/buffer.h"
 #include "runtime/template/description.h"
@@ -44,22 +44,6 @@ static int open_temporary(const char *folder, struct jc_buffer *path)
             break;
     }
     return fd;
-}
-
-// False with errno.
-static bool write_all(int fd, const char *text, size_t size)
-{
-    if (size > jc_file_limit()) {
-        errno = EFBIG;
-        return false;
-    }
-    for (size_t done = 0; done < size;) {
-        ssize_t count = write(fd, text + done, size - done);
-        if (count < 0 && errno != EINTR)
-            return false;
-        done += count > 0 ? (size_t) count : 0;
-    }
-    return true;
 }
 
 // Closes the file and lets it take its place, if what was written to it is complete.
@@ -116,7 +100,7 @@ static enum jc_result keep_file(const char *folder, const char *name, const char
     enum jc_result result = path ? JC_OK : jc_fail_memory(error);
     if (path && !is_there(path, text, size)) {
         int fd = open_temporary(folder, &temporary);
-        if (fd < 0 || !publish(fd, write_all(fd, text, size), temporary.data, path))
+        if (fd < 0 || !publish(fd, jc_file_write(fd, text, size), temporary.data, path))
             result = jc_fail(error, JC_ERROR_IO, "%s: a generated source cannot be written: %s",
                              path, strerror(errno));
     }

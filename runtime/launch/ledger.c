@@ -11,7 +11,7 @@
 #include <jitcache/cache.h>
 
 #include "cache/clock.h"
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/report.h"
 #include "origin.h"
 

@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/flight.h"
 
 #define SHARED_MEMORY "/dev/shm"
 #define ID_DIGITS 32
 
-// An unfinished file is finished in much less.
-#define UNFINISHED_S 60
+// An unfinished file is finished, and a sign of life that was taken away is given again, in much
+// less.
+#define SOON_S 60
 
 // "ID.stats-new" and a NUL.
 #define NAME_SIZE (ID_DIGITS + 16)
@@ -62,8 +63,10 @@ static enum jc_result open_path(struct jc_bulletins *bulletins, const char *path
     char *own = strdup(path);
     if (!own)
         return JC_ERROR_OUT_OF_MEMORY;
-    if (create && !jc_folder_make(own))
-        say(bulletins, own, strerror(errno));
+    if (create && mkdir(own, 0700) != 0 && errno != EEXIST)
+        say(bulletins, own, errno == ENOENT ? "the folder that it is to lie in does not exist;"
+                                              " make that, or set JITCACHE_STATS to another"
+                                            : strerror(errno));
     else
         open_trusted(bulletins, AT_FDCWD, own);
     if (bulletins->fd >= 0)
@@ -145,6 +148,11 @@ bool jc_bulletins_are_off(const char *folder)
     return folder && strcmp(folder, "off") == 0;
 }
 
+bool jc_bulletins_may_be(const char *folder)
+{
+    return !folder || !*folder || *folder == '/' || jc_bulletins_are_off(folder);
+}
+
 // --- a file --------------------------------------------------------------------------------------
 
 static const char *name_of(char name[NAME_SIZE], const char id[33], const char *suffix)
@@ -205,49 +213,43 @@ int jc_bulletin_begin(struct jc_bulletins *bulletins, const char id[33])
     return -1;
 }
 
-// 0 or an errno.
-static int write_all(int fd, const char *text, size_t size)
+static enum jc_result replace(struct jc_bulletins *bulletins, const char id[33],
+                              const char *unfinished, const char *suffix, const void *text,
+                              size_t size)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t written = write(fd, text + done, size - done);
-        if (written < 0 && errno != EINTR)
-            return errno;
-        if (written == 0)
-            return ENOSPC;
-        if (written > 0)
-            done += (size_t) written;
-    }
-    return 0;
+    char name[NAME_SIZE];
+    struct creation creation = {bulletins->fd, name_of(name, id, unfinished)};
+    int fd = create(&creation);
+    int status = fd < 0 || !jc_file_write(fd, text, size) ? errno : 0;
+    if (fd >= 0 && close(fd) != 0 && status == 0)
+        status = errno;
+    if (status == 0 && !rename_new(bulletins, id, unfinished, suffix))
+        status = errno;
+    if (status == 0)
+        return JC_OK;
+    unlink_file(bulletins, id, unfinished);
+    errno = status;
+    return JC_ERROR_IO;
 }
 
 enum jc_result jc_bulletin_write(struct jc_bulletins *bulletins, const char id[33],
                                  const void *text, size_t size)
 {
-    char name[NAME_SIZE];
-    struct creation creation = {bulletins->fd, name_of(name, id, ".stats-new")};
-    if (size > jc_file_limit()) { // beyond it a write is a signal that ends the process
-        errno = EFBIG;
-        return JC_ERROR_IO;
-    }
-    int fd = create(&creation);
-    int status = fd < 0 ? errno : write_all(fd, text, size);
-    if (fd >= 0 && close(fd) != 0 && status == 0)
-        status = errno;
-    if (status == 0 && !rename_new(bulletins, id, ".stats-new", ".stats"))
-        status = errno;
-    if (status == 0)
-        return JC_OK;
-    unlink_file(bulletins, id, ".stats-new");
-    errno = status;
-    return JC_ERROR_IO;
+    return replace(bulletins, id, ".stats-new", ".stats", text, size);
+}
+
+enum jc_result jc_bulletin_write_past(struct jc_bulletins *bulletins, const char id[33],
+                                      const void *text, size_t size)
+{
+    return replace(bulletins, id, ".past-new", ".past", text, size);
 }
 
 void jc_bulletins_remove(struct jc_bulletins *bulletins, const char id[33])
 {
     // The sign of life goes last: without it, what is there would be a dead process's.
-    unlink_file(bulletins, id, ".stats-new");
-    unlink_file(bulletins, id, ".stats");
-    unlink_file(bulletins, id, ".live");
+    static const char *const suffixes[] = {".stats-new", ".stats", ".past-new", ".past", ".live"};
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+        unlink_file(bulletins, id, suffixes[i]);
 }
 
 void jc_bulletin_end(struct jc_bulletins *bulletins, const char id[33], int live)
@@ -286,26 +288,37 @@ static int open_ours(const struct jc_bulletins *bulletins, const char id[33], co
     return fd;
 }
 
-// Whether the process runs, or that cannot be known.
+static bool is_old(const struct jc_bulletins *bulletins, const char *name)
+{
+    struct stat stat;
+    return fstatat(bulletins->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - stat.st_mtime > SOON_S;
+}
+
+// Whether the process runs, or that cannot be known. One that died leaves its sign of life; where
+// there is none, somebody took that away, perhaps as a file that nobody had touched for long, and
+// the process is about to give another: what it has not told yet must not be lost to its name being
+// in the history.
 static bool is_alive(const struct jc_bulletins *bulletins, const char id[33])
 {
     struct stat stat;
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    char name[NAME_SIZE];
     int fd = open_ours(bulletins, id, ".live", &stat);
     if (fd < 0)
-        return errno != ENOENT;
+        return errno != ENOENT || !is_old(bulletins, name_of(name, id, ".stats"));
     bool alive = fcntl(fd, F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
     close(fd);
     return alive;
 }
 
 // NULL: it is not there, or not to be read; `*failed`: for want of memory.
-static char *read_text(const struct jc_bulletins *bulletins, const char id[33], size_t *size,
-                       bool *failed)
+static char *read_text(const struct jc_bulletins *bulletins, const char id[33],
+                       const char *suffix, size_t *size, bool *failed)
 {
     struct stat stat;
     char *text = NULL;
-    int fd = open_ours(bulletins, id, ".stats", &stat);
+    int fd = open_ours(bulletins, id, suffix, &stat);
     if (fd < 0)
         return NULL;
     if ((uint64_t) stat.st_size > JC_BULLETIN_MAX_BYTES)
@@ -328,31 +341,38 @@ close_file:
     return text;
 }
 
+char *jc_bulletins_read_past(const struct jc_bulletins *bulletins, const char id[33], size_t *size,
+                             bool *failed)
+{
+    *failed = false;
+    return read_text(bulletins, id, ".past", size, failed);
+}
+
 // The suffix of a file whose name begins with an ID, or NULL.
 static const char *suffix_of(const char *name)
 {
     return strspn(name, "0123456789abcdef") == ID_DIGITS ? name + ID_DIGITS : NULL;
 }
 
-static bool is_old(const struct jc_bulletins *bulletins, const char *name)
+bool jc_bulletins_has(const struct jc_bulletins *bulletins, const char id[33])
 {
-    struct stat stat;
-    return fstatat(bulletins->fd, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
-           time(NULL) - stat.st_mtime > UNFINISHED_S;
+    char name[NAME_SIZE];
+    return faccessat(bulletins->fd, name_of(name, id, ".stats"), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
 }
 
 // Removes a file if it belongs to nothing: what a process left that was killed between two steps.
-static void sweep(const struct jc_bulletins *bulletins, const char *name, const char *suffix)
+static void sweep(struct jc_bulletins *bulletins, const char *name, const char *suffix)
 {
-    char id[ID_DIGITS + 1], other[NAME_SIZE];
-    bool is_sign = strcmp(suffix, ".live") == 0;
-    if (!is_sign && strcmp(suffix, ".live-new") != 0 && strcmp(suffix, ".stats-new") != 0)
-        return;
+    char id[ID_DIGITS + 1];
     snprintf(id, sizeof(id), "%.32s", name);
-    if (is_sign ? faccessat(bulletins->fd, name_of(other, id, ".stats"), F_OK,
-                            AT_SYMLINK_NOFOLLOW) != 0 && !is_alive(bulletins, id)
-                : is_old(bulletins, name))
+    if (strcmp(suffix, ".live") == 0) {
+        if (!jc_bulletins_has(bulletins, id) && !is_alive(bulletins, id))
+            jc_bulletins_remove(bulletins, id);
+    } else if ((strcmp(suffix, ".live-new") == 0 || strcmp(suffix, ".stats-new") == 0 ||
+                strcmp(suffix, ".past-new") == 0) && is_old(bulletins, name)) {
         unlinkat(bulletins->fd, name, 0);
+    }
 }
 
 struct names {
@@ -375,7 +395,7 @@ static bool add_name(struct names *names, const char *name)
 }
 
 // All names first: files come and go while they are read.
-static enum jc_result list(const struct jc_bulletins *bulletins, struct names *names)
+static enum jc_result list(struct jc_bulletins *bulletins, struct names *names)
 {
     enum jc_result result = JC_OK;
     int fd = openat(bulletins->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -412,8 +432,9 @@ enum jc_result jc_bulletins_visit(struct jc_bulletins *bulletins, bool dead_only
         // Looked at first: what a dead process left does not change any more.
         bool alive = is_alive(bulletins, names.ids[i]);
         size_t size;
-        char *text =
-            alive && dead_only ? NULL : read_text(bulletins, names.ids[i], &size, &failed);
+        char *text = NULL;
+        if (!alive || !dead_only)
+            text = read_text(bulletins, names.ids[i], ".stats", &size, &failed);
         if (failed)
             result = JC_ERROR_OUT_OF_MEMORY;
         if (text)

@@ -25,7 +25,8 @@ const char *jc_event_name(enum jc_event_kind kind)
 
 // In the order of the struct, without a gap; whatever handles all counts goes by this.
 static const struct jc_count_field count_fields[] = {
-    COUNT(launches, "launches", "", "Launches enqueued, and calls that were resolved"),
+    COUNT(launches, "launches", "",
+          "Launches enqueued, and calls resolved that had blocks to launch"),
     COUNT(generic_launches, "generic_launches", "",
           "Launches served by another variant than their own"),
     COUNT(captured_generic, "captured_generic_launches", "",

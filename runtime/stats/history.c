@@ -12,7 +12,7 @@
 
 #include "cache/cache.h"
 #include "cache/clock.h"
-#include "cache/file_limit.h"
+#include "cache/file.h"
 #include "cache/flight.h"
 #include "cache/report.h"
 
@@ -51,14 +51,28 @@ static int try_lock(struct jc_cache *cache, int *fd)
     return status;
 }
 
+static bool may_write(const struct jc_context *context, bool anyway)
+{
+    const struct jc_cache *cache = context->cache;
+    enum jc_cache_state state = jc_cache_state_now(cache);
+    if (cache->folder.fd < 0)
+        return false;
+    return state == JC_CACHE_READ_WRITE ||
+           (anyway && context->reads_only && state == JC_CACHE_READ_ONLY &&
+            jc_folder_can_be_written(&cache->folder));
+}
+
 // A descriptor of its own for each, so that threads exclude each other too.
-static enum jc_result begin(struct jc_context *context, int *fd, struct jc_error *error)
+enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
+                               struct jc_error *error)
 {
     struct jc_cache *cache = context->cache;
     int status;
-    if (cache->folder.fd < 0 || jc_cache_state_now(cache) != JC_CACHE_READ_WRITE)
-        return jc_fail(error, JC_ERROR_CACHE, "the cache is not written: %s",
-                       (const char *) atomic_load(&cache->reason));
+    if (!may_write(context, anyway)) {
+        const char *reason = atomic_load(&cache->reason);
+        return jc_fail(error, reason == cache->disk_reason ? JC_ERROR_IO : JC_ERROR_CACHE,
+                       "the cache is not written: %s", reason);
+    }
     for (uint64_t deadline = jc_now_ns() + WAIT_NS; (status = try_lock(cache, fd)) == EAGAIN;) {
         uint64_t now = jc_now_ns();
         if (now >= deadline)
@@ -73,7 +87,7 @@ static enum jc_result begin(struct jc_context *context, int *fd, struct jc_error
     return JC_OK;
 }
 
-static void end(struct jc_context *context, int fd)
+void jc_history_unlock(struct jc_context *context, int fd)
 {
     // A child that is being forked may have it open for a moment more.
     jc_lock_byte(fd, 0, F_UNLCK);
@@ -284,26 +298,12 @@ void jc_history_finish(struct jc_history *history)
 
 // --- changing it; the lock is held ---------------------------------------------------------------
 
-static bool write_all(int fd, const char *data, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t written = write(fd, data + done, size - done);
-        if (written == 0)
-            errno = ENOSPC;
-        if (written == 0 || (written < 0 && errno != EINTR))
-            return false;
-        if (written > 0)
-            done += (size_t) written;
-    }
-    return true;
-}
-
 static bool replace(const struct jc_folder *folder, const struct jc_buffer *buffer)
 {
     // What another user of a shared folder left cannot be written, but removed.
     unlinkat(folder->fd, NEW_FILE, 0);
     int fd = jc_folder_file(folder, NEW_FILE, O_WRONLY | O_CREAT | O_EXCL);
-    bool done = fd >= 0 && write_all(fd, buffer->data, buffer->size);
+    bool done = fd >= 0 && jc_file_write(fd, buffer->data, buffer->size);
     if (fd >= 0 && close(fd) != 0)
         done = false;
     done = done && renameat(folder->fd, NEW_FILE, folder->fd, JC_HISTORY_FILE) == 0;
@@ -323,9 +323,6 @@ static enum jc_result store(struct jc_context *context, const struct jc_history 
     encode(history, &buffer);
     if (buffer.failed || history->sheet.failed) {
         result = jc_fail_memory(error);
-    } else if (buffer.size > jc_file_limit()) { // beyond it a write is a signal
-        errno = EFBIG;
-        result = fail_io(cache, "written", error);
     } else if (!replace(&cache->folder, &buffer)) {
         result = fail_io(cache, "written", error);
     }
@@ -424,20 +421,28 @@ static enum jc_result add_sheets(struct jc_context *context, struct jc_history *
     return store(context, history, error);
 }
 
-enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
-                              size_t count, struct jc_error *error)
+enum jc_result jc_history_add_locked(struct jc_context *context,
+                                     const struct jc_sheet *const *sheets, size_t count,
+                                     struct jc_error *error)
 {
     struct jc_history history;
-    int lock;
-    enum jc_result result = begin(context, &lock, error);
-    if (result != JC_OK)
-        return result;
-    result = open_history(context, &history, error);
+    enum jc_result result = open_history(context, &history, error);
     if (result == JC_OK) {
         result = add_sheets(context, &history, sheets, count, error);
         jc_history_finish(&history);
     }
-    end(context, lock);
+    return result;
+}
+
+enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
+                              size_t count, struct jc_error *error)
+{
+    int lock;
+    enum jc_result result = jc_history_lock(context, false, &lock, error);
+    if (result != JC_OK)
+        return result;
+    result = jc_history_add_locked(context, sheets, count, error);
+    jc_history_unlock(context, lock);
     return result;
 }
 
@@ -459,7 +464,7 @@ enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet
     struct jc_history history, empty = {.zeroed_ms = jc_now_unix_ms()};
     int lock;
     bool failed = false;
-    enum jc_result result = begin(context, &lock, error);
+    enum jc_result result = jc_history_lock(context, false, &lock, error);
     if (result != JC_OK)
         return result;
     result = open_history(context, &history, error);
@@ -481,6 +486,6 @@ enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet
     jc_history_finish(&history);
 
 unlock:
-    end(context, lock);
+    jc_history_unlock(context, lock);
     return result;
 }

@@ -28,8 +28,8 @@ enum jc_result jc_roll_read(struct jc_roll *roll, struct jc_context *context, bo
                             struct jc_error *error);
 
 // Adds the dead to the history, and takes them from the roll. Those that cannot be added stay, and
-// `trouble` says why.
-void jc_roll_fold(struct jc_roll *roll);
+// `trouble` says why. `anyway`: see jc_history_add.
+void jc_roll_fold(struct jc_roll *roll, bool anyway);
 
 void jc_roll_finish(struct jc_roll *roll);
 

@@ -27,7 +27,7 @@
 struct jc_run {
     // Constant once it is made.
     struct jc_context *context;
-    pid_t process;
+    pid_t process; // 0 in the child of a fork
     char id[33];
     char *folder;
     struct jc_event_sink sink; // without `tell`: there is none
@@ -54,7 +54,9 @@ struct jc_run {
     uint64_t seen_start_ms;
     struct jc_bulletins bulletins;
     int live;          // -1: no sign of life
-    bool unpublished;  // what was seen is not in the bulletin
+    bool unpublished;  // what was seen is not in the bulletin; and the part that seldom changes
+    bool past_unpublished;
+    uint64_t seen_span_ms; // when the last span began
     uint64_t retry_ns; // not before this is the folder tried again
     bool told;         // that it cannot be published; of the thread that publishes
 };
@@ -76,29 +78,27 @@ const char *jc_run_folder(const struct jc_run *run)
 
 // --- looking -------------------------------------------------------------------------------------
 
-// Adds the totals and gauges of a sheet.
-static void add_rows(struct jc_sheet *rows, const struct jc_sheet *sheet)
+struct row {
+    struct jc_counts total, sealed;
+    uint64_t kernels, variants, stand_ins;
+};
+
+static void add_row(struct row *row, const struct jc_sheet_kernel *kernel)
 {
-    for (size_t i = 0; i < sheet->num_kernels; i++) {
-        const struct jc_sheet_kernel *from = &sheet->kernels[i];
-        struct jc_sheet_kernel *row = jc_sheet_kernel(rows, from->name, from->device);
-        if (!row)
-            return;
-        jc_counts_add(&row->total, &from->total);
-        jc_counts_add(&row->sealed, &from->sealed);
-        row->kernels += from->kernels;
-        row->variants += from->variants;
-        row->stand_ins += from->stand_ins;
-    }
+    if (!kernel)
+        return;
+    jc_counts_add(&row->total, &kernel->total);
+    jc_counts_add(&row->sealed, &kernel->sealed);
+    row->kernels += kernel->kernels;
+    row->variants += kernel->variants;
+    row->stand_ins += kernel->stand_ins;
 }
 
 // Puts what a kernel has counted since the last look into the span of now. Whether there is any, or
 // its gauges have changed.
-static bool note_row(struct jc_run *run, const struct jc_sheet_kernel *row, uint64_t now_ms)
+static bool note_row(struct jc_run *run, struct jc_sheet_kernel *before, const struct row *row,
+                     uint64_t now_ms)
 {
-    struct jc_sheet_kernel *before = jc_sheet_kernel(&run->seen, row->name, row->device);
-    if (!before)
-        return false; // the next look will find it
     struct jc_counts total = row->total, sealed = row->sealed;
     jc_counts_subtract(&total, &before->total);
     jc_counts_subtract(&sealed, &before->sealed);
@@ -106,7 +106,7 @@ static bool note_row(struct jc_run *run, const struct jc_sheet_kernel *row, uint
     bool moved = row->kernels != before->kernels || row->variants != before->variants ||
                  row->stand_ins != before->stand_ins;
     if (counted)
-        jc_sheet_add_span(&run->kept, now_ms, row->name, row->device, &total, &sealed);
+        jc_sheet_add_span(&run->kept, now_ms, before->name, before->device, &total, &sealed);
     before->total = row->total;
     before->sealed = row->sealed;
     before->kernels = row->kernels;
@@ -115,16 +115,28 @@ static bool note_row(struct jc_run *run, const struct jc_sheet_kernel *row, uint
     return counted || moved;
 }
 
+// Out of memory for one that is new: the next look will find it.
+static void meet(struct jc_run *run, const struct jc_sheet *sheet)
+{
+    for (size_t i = 0; i < sheet->num_kernels; i++)
+        jc_sheet_kernel(&run->seen, sheet->kernels[i].name, sheet->kernels[i].device);
+}
+
 static bool note_rows(struct jc_run *run, const struct jc_sheet *fresh)
 {
     bool changed = false;
     uint64_t now_ms = jc_now_unix_ms();
-    struct jc_sheet rows = {0};
-    add_rows(&rows, &run->kept);
-    add_rows(&rows, fresh);
-    for (size_t i = 0; !rows.failed && i < rows.num_kernels; i++)
-        changed = note_row(run, &rows.kernels[i], now_ms) || changed;
-    jc_sheet_finish(&rows);
+    if (fresh->failed) // what is not whole looks as if less was counted
+        return false;
+    meet(run, &run->kept);
+    meet(run, fresh);
+    for (size_t i = 0; i < run->seen.num_kernels; i++) {
+        struct jc_sheet_kernel *seen = &run->seen.kernels[i];
+        struct row row = {0};
+        add_row(&row, jc_sheet_find_kernel(&run->kept, seen->name, seen->device));
+        add_row(&row, jc_sheet_find_kernel(fresh, seen->name, seen->device));
+        changed = note_row(run, seen, &row, now_ms) || changed;
+    }
     return changed;
 }
 
@@ -153,6 +165,16 @@ static bool note_process(struct jc_run *run)
     return changed;
 }
 
+// Whether spans are over that were not: then a new one has begun.
+static bool note_span(struct jc_run *run)
+{
+    const struct jc_sheet *kept = &run->kept;
+    uint64_t now_ms = kept->num_spans > 0 ? kept->spans[kept->num_spans - 1].start_ms : 0;
+    bool changed = now_ms != run->seen_span_ms;
+    run->seen_span_ms = now_ms;
+    return changed;
+}
+
 static void take_over(struct jc_run *run, struct jc_sheet *recent)
 {
     size_t events = run->kept.num_events + recent->num_events;
@@ -174,10 +196,11 @@ static bool look(struct jc_run *run, struct jc_sheet *fresh)
     for (const struct jc_member *member = run->first; member; member = member->next)
         jc_kernel_collect(member->kernel, fresh);
     pthread_mutex_unlock(&run->mutex);
-    bool changed = recent.num_events > 0;
+    bool has_events = recent.num_events > 0;
     take_over(run, &recent);
-    changed = note_rows(run, fresh) || changed;
+    bool changed = note_rows(run, fresh);
     changed = note_process(run) || changed;
+    run->past_unpublished = note_span(run) || has_events || run->past_unpublished;
     run->kept.failed = false;
     run->seen.failed = false;
     return changed;
@@ -231,10 +254,11 @@ static void identify(const struct jc_run *run, struct jc_sheet *sheet)
     sheet->process = process_counts(run);
 }
 
-// Writes out what a look has found. `keeping` is held.
-static void compose(const struct jc_run *run, const struct jc_sheet *fresh, struct jc_sheet *sheet)
+// Puts together what a look has found; `kept` is the run's, or a part of that. `keeping` is held.
+static void compose(const struct jc_run *run, const struct jc_sheet *kept,
+                    const struct jc_sheet *fresh, struct jc_sheet *sheet)
 {
-    jc_sheet_add(sheet, &run->kept, true);
+    jc_sheet_add(sheet, kept, true);
     jc_sheet_add(sheet, fresh, true);
     identify(run, sheet);
     sheet->failed = sheet->failed || fresh->failed;
@@ -247,7 +271,7 @@ void jc_run_sheet(struct jc_run *run, struct jc_sheet *sheet)
         return;
     pthread_mutex_lock(&run->keeping);
     run->unpublished = look(run, &fresh) || run->unpublished;
-    compose(run, &fresh, sheet);
+    compose(run, &run->kept, &fresh, sheet);
     pthread_mutex_unlock(&run->keeping);
     jc_sheet_finish(&fresh);
 }
@@ -274,7 +298,7 @@ static bool make_ready(struct jc_run *run, struct failure *failure)
     jc_bulletin_abandon(&run->bulletins, run->live);
     jc_bulletins_finish(&run->bulletins);
     run->live = -1;
-    run->unpublished = true;
+    run->unpublished = run->past_unpublished = true;
     run->retry_ns = jc_now_ns() + RETRY_NS;
     if (jc_bulletins_open(&run->bulletins, run->folder, run->context->cache, true) != JC_OK) {
         fail(failure, "out of memory");
@@ -290,43 +314,89 @@ static bool make_ready(struct jc_run *run, struct failure *failure)
     return run->live >= 0;
 }
 
-static bool write_out(struct jc_run *run, const struct jc_sheet *sheet, struct failure *failure)
+// What is to be written once `keeping` is given back. Without a text there is nothing of it.
+struct edition {
+    struct jc_buffer present, past;
+};
+
+static void edit_present(const struct jc_run *run, const struct jc_sheet *fresh,
+                         struct edition *edition)
 {
-    struct jc_buffer text = {0};
-    jc_sheet_write(sheet, &text);
-    if (text.failed || sheet->failed)
-        fail(failure, "out of memory");
-    else if (text.size > JC_BULLETIN_MAX_BYTES)
-        fail(failure, "there are too many kernels");
-    else if (jc_bulletin_write(&run->bulletins, run->id, text.data, text.size) != JC_OK)
-        fail(failure, strerror(errno));
-    jc_buffer_finish(&text);
-    return !failure->why[0];
+    struct jc_sheet sheet = {0};
+    const struct jc_sheet kept = jc_sheet_present(&run->kept);
+    compose(run, &kept, fresh, &sheet);
+    jc_sheet_write(&sheet, &edition->present);
+    edition->present.failed = edition->present.failed || sheet.failed;
+    jc_sheet_finish(&sheet);
+}
+
+static void edit_past(const struct jc_run *run, struct edition *edition)
+{
+    struct jc_sheet past;
+    jc_sheet_past(&run->kept, &past);
+    memcpy(past.id, run->id, sizeof(past.id));
+    jc_sheet_write(&past, &edition->past);
+    edition->past.failed = edition->past.failed || past.failed;
+    jc_sheet_finish_past(&past);
+}
+
+// Whether it is written, or there is nothing to write.
+static bool write_out(struct jc_run *run, const struct jc_buffer *text,
+                      enum jc_result (*write)(struct jc_bulletins *bulletins, const char id[33],
+                                              const void *text, size_t size),
+                      struct failure *failure)
+{
+    const char *why = NULL;
+    if (text->failed)
+        why = "out of memory";
+    else if (text->size > JC_BULLETIN_MAX_BYTES)
+        why = "there are too many kernels";
+    else if (text->size > 0 && write(&run->bulletins, run->id, text->data, text->size) != JC_OK)
+        why = strerror(errno);
+    if (why)
+        fail(failure, why);
+    return !why;
+}
+
+// A folder that somebody named, and that is refused, is to be mended.
+static void tell_unpublished(const struct jc_run *run, const char *why)
+{
+    bool is_named = run->folder && *run->folder;
+    jc_log(&run->context->log, is_named ? JC_LOG_WARNING : JC_LOG_INFO,
+           "statistics are not published: %s", why);
 }
 
 // Looks, and publishes what has changed. Called by the run's thread, and by the one that has waited
 // for its end; so nobody else opens and writes.
 static void publish(struct jc_run *run)
 {
-    struct jc_sheet fresh = {0}, sheet = {0};
+    struct jc_sheet fresh = {0};
+    struct edition edition = {{0}, {0}};
     struct failure failure = {""};
     pthread_mutex_lock(&run->keeping);
     bool changed = look(run, &fresh);
     run->unpublished = changed || run->unpublished;
-    bool writes = make_ready(run, &failure) && run->unpublished;
-    if (writes)
-        compose(run, &fresh, &sheet);
-    run->unpublished = run->unpublished && !writes;
+    if (make_ready(run, &failure)) {
+        if (run->past_unpublished)
+            edit_past(run, &edition);
+        if (run->unpublished || run->past_unpublished)
+            edit_present(run, &fresh, &edition);
+        run->unpublished = run->past_unpublished = false;
+    }
     pthread_mutex_unlock(&run->keeping);
-    if (writes && !write_out(run, &sheet, &failure)) {
+    bool past = write_out(run, &edition.past, jc_bulletin_write_past, &failure);
+    bool present = write_out(run, &edition.present, jc_bulletin_write, &failure);
+    if (!past || !present) { // what was published before is still there
         pthread_mutex_lock(&run->keeping);
-        run->unpublished = true; // what was published before is still there
+        run->unpublished = run->unpublished || !present;
+        run->past_unpublished = run->past_unpublished || !past;
         pthread_mutex_unlock(&run->keeping);
     }
     if (failure.why[0] && !run->told)
-        jc_log(&run->context->log, JC_LOG_INFO, "statistics are not published: %s", failure.why);
+        tell_unpublished(run, failure.why);
     run->told = run->told || failure.why[0];
-    jc_sheet_finish(&sheet);
+    jc_buffer_finish(&edition.past);
+    jc_buffer_finish(&edition.present);
     jc_sheet_finish(&fresh);
 }
 
@@ -336,7 +406,7 @@ static void fold_dead(struct jc_run *run)
     struct jc_roll roll;
     if (jc_roll_read(&roll, run->context, true, NULL) != JC_OK)
         return;
-    jc_roll_fold(&roll);
+    jc_roll_fold(&roll, false);
     jc_roll_finish(&roll);
 }
 
@@ -401,6 +471,7 @@ static void resume_run(void *user)
 static void fork_run(void *user)
 {
     struct jc_run *run = user;
+    run->process = 0; // not even a child with the number that its parent has in its own namespace
     run->live = -1;
     pthread_cond_init(&run->due, NULL);
     resume_run(user);
@@ -480,7 +551,9 @@ static void hand_over(struct jc_run *run)
     if (has_counted(&sheet))
         result = sheet.failed ? jc_fail_memory(&why)
                               : jc_history_add(run->context, sheets, 1, &why);
-    if (result == JC_ERROR_TIMEOUT && run->live >= 0) {
+    bool passes = result == JC_ERROR_TIMEOUT || result == JC_ERROR_IO ||
+                  result == JC_ERROR_OUT_OF_MEMORY;
+    if (passes && run->live >= 0) {
         jc_bulletin_abandon(&run->bulletins, run->live); // whoever looks next adds it
         run->live = -1;
     } else if (result != JC_OK) {

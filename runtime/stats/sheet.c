@@ -123,6 +123,15 @@ static bool grow_index(struct jc_sheet *sheet)
     return true;
 }
 
+const struct jc_sheet_kernel *jc_sheet_find_kernel(const struct jc_sheet *sheet, const char *name,
+                                                   int device)
+{
+    if (!sheet->index)
+        return NULL;
+    uint32_t place = *find_place(sheet, index_places(sheet->num_kernels), name, device);
+    return place ? &sheet->kernels[place - 1] : NULL;
+}
+
 struct jc_sheet_kernel *jc_sheet_kernel(struct jc_sheet *sheet, const char *name, int device)
 {
     if (sheet->index) {
@@ -425,13 +434,54 @@ void jc_sheet_add(struct jc_sheet *sheet, const struct jc_sheet *other, bool run
     sheet->seen_ms = later_of(sheet->seen_ms, other->seen_ms);
 }
 
-static const struct jc_sheet_kernel *find_kernel(const struct jc_sheet *sheet, const char *name,
-                                                 int device)
+static size_t num_past(const struct jc_sheet *sheet)
 {
-    if (!sheet->index)
-        return NULL;
-    uint32_t place = *find_place(sheet, index_places(sheet->num_kernels), name, device);
-    return place ? &sheet->kernels[place - 1] : NULL;
+    return sheet->num_spans > 0 ? sheet->num_spans - 1 : 0;
+}
+
+void jc_sheet_past(const struct jc_sheet *sheet, struct jc_sheet *past)
+{
+    *past = (struct jc_sheet){0};
+    memcpy(past->id, sheet->id, sizeof(past->id));
+    // In the same order, since spans have their numbers.
+    for (size_t i = 0; i < sheet->num_kernels && !past->failed; i++)
+        jc_sheet_kernel(past, sheet->kernels[i].name, sheet->kernels[i].device);
+    past->spans = sheet->spans;
+    past->num_spans = num_past(sheet);
+    past->events = sheet->events;
+    past->num_events = sheet->num_events;
+}
+
+void jc_sheet_finish_past(struct jc_sheet *past)
+{
+    past->spans = NULL;
+    past->events = NULL;
+    past->num_spans = past->num_events = 0;
+    jc_sheet_finish(past);
+}
+
+struct jc_sheet jc_sheet_present(const struct jc_sheet *sheet)
+{
+    struct jc_sheet present = *sheet;
+    size_t past = num_past(sheet);
+    if (past > 0)
+        present.spans += past;
+    present.num_spans -= past;
+    present.num_events = 0;
+    return present;
+}
+
+void jc_sheet_add_past(struct jc_sheet *sheet, struct jc_sheet *past)
+{
+    uint64_t end_ms = sheet->num_spans > 0 ? sheet->spans[0].start_ms : UINT64_MAX;
+    while (past->num_spans > 0) {
+        const struct jc_sheet_span *last = &past->spans[past->num_spans - 1];
+        if (last->start_ms + last->width_ms <= end_ms)
+            break;
+        free(last->entries);
+        past->num_spans--;
+    }
+    jc_sheet_add(sheet, past, false);
 }
 
 static void forget_varying(struct jc_sheet_kernel *kernel)
@@ -497,7 +547,7 @@ static void subtract_span(struct jc_sheet *sheet, const struct jc_sheet *earlier
     for (size_t i = 0; span && i < was->num_entries; i++) {
         const struct jc_sheet_entry *less = &was->entries[i];
         const struct jc_sheet_kernel *of = &earlier->kernels[less->kernel];
-        const struct jc_sheet_kernel *kernel = find_kernel(sheet, of->name, of->device);
+        const struct jc_sheet_kernel *kernel = jc_sheet_find_kernel(sheet, of->name, of->device);
         struct jc_sheet_entry *entry =
             kernel ? jc_sheet_find_entry(span, (size_t) (kernel - sheet->kernels)) : NULL;
         if (!entry)
@@ -511,7 +561,8 @@ void jc_sheet_subtract(struct jc_sheet *sheet, const struct jc_sheet *earlier)
 {
     for (size_t i = 0; i < sheet->num_kernels; i++) {
         struct jc_sheet_kernel *kernel = &sheet->kernels[i];
-        const struct jc_sheet_kernel *was = find_kernel(earlier, kernel->name, kernel->device);
+        const struct jc_sheet_kernel *was =
+            jc_sheet_find_kernel(earlier, kernel->name, kernel->device);
         if (was)
             subtract_kernel(kernel, was);
     }
@@ -521,7 +572,8 @@ void jc_sheet_subtract(struct jc_sheet *sheet, const struct jc_sheet *earlier)
     keep_events(sheet, earlier->seen_ms + 1);
 }
 
-// Leaves the spans that end after `since_ms`. Returns when the first of them begins.
+// Leaves the spans that end after `since_ms`. Returns that, or when the first of them begins if it
+// has counted before.
 static uint64_t keep_spans_after(struct jc_sheet *sheet, uint64_t since_ms)
 {
     size_t first = 0;
@@ -531,7 +583,8 @@ static uint64_t keep_spans_after(struct jc_sheet *sheet, uint64_t since_ms)
     sheet->num_spans -= first;
     if (first > 0)
         memmove(sheet->spans, sheet->spans + first, sheet->num_spans * sizeof(*sheet->spans));
-    return sheet->num_spans > 0 ? sheet->spans[0].start_ms : since_ms;
+    bool has_begun = sheet->num_spans > 0 && sheet->spans[0].start_ms < since_ms;
+    return has_begun ? sheet->spans[0].start_ms : since_ms;
 }
 
 void jc_sheet_since(struct jc_sheet *sheet, uint64_t *since_ms)

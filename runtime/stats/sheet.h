@@ -103,6 +103,10 @@ bool jc_sheet_grow(struct jc_sheet *sheet, void *array, size_t count, size_t siz
 // `failed` is set. The pointer holds until the next kernel is made.
 struct jc_sheet_kernel *jc_sheet_kernel(struct jc_sheet *sheet, const char *name, int device);
 
+// The same if it is there; NULL: it is not.
+const struct jc_sheet_kernel *jc_sheet_find_kernel(const struct jc_sheet *sheet, const char *name,
+                                                   int device);
+
 // Adds a state that an argument took. `example` is how people write it. Makes the argument if it is
 // not there; the caller fills in the rest of it, with strings from malloc. NULL: out of memory.
 // The pointer holds until the kernel's next argument is made.
@@ -140,6 +144,17 @@ void jc_sheet_add_entry(struct jc_sheet *sheet, struct jc_sheet_span *span, size
 // What tells one run from another (id, pid, names, seal) stays as it is; `start_ms` is that of the
 // earlier one then, and `seen_ms` that of the later one. Events of both are told in order of time.
 void jc_sheet_add(struct jc_sheet *sheet, const struct jc_sheet *other, bool running);
+
+// The part of a sheet that seldom changes, which is all but the last span of its spans, and its
+// events: as a sheet of its own, of the same run, without any counts. It lives as long as the sheet
+// and is not to be changed; release it with jc_sheet_finish_past. `failed` as usual.
+void jc_sheet_past(const struct jc_sheet *sheet, struct jc_sheet *past);
+void jc_sheet_finish_past(struct jc_sheet *past);
+// What is left of the sheet then; it needs no release.
+struct jc_sheet jc_sheet_present(const struct jc_sheet *sheet);
+// Puts the two together again. The past may be a later one: of it only what is before the sheet's
+// first span is taken, and it is changed.
+void jc_sheet_add_past(struct jc_sheet *sheet, struct jc_sheet *past);
 
 // Takes away what an earlier sheet of the same run had. Arguments that asked for nothing since then
 // go, states that it had, and events that came before it.

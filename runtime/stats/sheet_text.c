@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,19 +159,22 @@ static char *load_text(const void *from)
 
 // --- writing -------------------------------------------------------------------------------------
 
+// From the end on, and appended in one piece: this is most of what a sheet is.
 static void write_number(struct jc_buffer *buffer, const char *name, bool negative, uint64_t value)
 {
-    char digits[21];
-    size_t at = sizeof(digits);
+    char text[64];
+    size_t at = sizeof(text), length = strlen(name);
+    assert(length <= sizeof(text) - sizeof(" =-18446744073709551615"));
     do
-        digits[--at] = (char) ('0' + value % 10);
+        text[--at] = (char) ('0' + value % 10);
     while (value /= 10);
     if (negative)
-        digits[--at] = '-';
-    jc_buffer_append(buffer, " ", 1);
-    jc_buffer_string(buffer, name);
-    jc_buffer_append(buffer, "=", 1);
-    jc_buffer_append(buffer, digits + at, sizeof(digits) - at);
+        text[--at] = '-';
+    text[--at] = '=';
+    at -= length;
+    memcpy(text + at, name, length);
+    text[--at] = ' ';
+    jc_buffer_append(buffer, text + at, sizeof(text) - at);
 }
 
 static bool is_plain(unsigned char byte)

@@ -97,7 +97,7 @@ static enum jc_result read_cache(struct reading *reading, struct jc_error *error
     enum jc_result result = jc_roll_read(&reading->roll, reading->context, false, error);
     if (result != JC_OK)
         return result;
-    jc_roll_fold(&reading->roll);
+    jc_roll_fold(&reading->roll, reading->params.fold);
     result = read_history(reading, error);
     if (result != JC_OK)
         return result;
@@ -189,9 +189,8 @@ static enum jc_result give_out(struct reading *reading, struct jc_stats **stats,
 static enum jc_result check(struct jc_context *context, const struct jc_stats_params *given,
                             struct jc_stats_params *params, struct jc_error *error)
 {
-    if (!context || !given)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", context ? "params"
-                                                                            : "context");
+    if (!context)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "context: NULL");
     enum jc_result result =
         jc_params_copy(params, sizeof(*params), given, "jc_stats_params", error);
     if (result != JC_OK)
@@ -272,7 +271,7 @@ enum jc_result jc_stats_zero(struct jc_context *context, struct jc_error *error)
     begin(&reading, context);
     enum jc_result result = jc_roll_read(&reading.roll, context, false, error);
     if (result == JC_OK) {
-        jc_roll_fold(&reading.roll);
+        jc_roll_fold(&reading.roll, false);
         result = zero(&reading, error);
     }
     finish(&reading);

@@ -91,6 +91,13 @@ class Processes(replay.Case):
         seen = self.launches()
         engine.kill()
         engine.communicate()
+        # Asked not to write, the command counts what is left, and leaves it.
+        self.env["JITCACHE_READONLY"] = "1"
+        self.assertEqual(self.json("stats")["statistics"]["ended"], 0)
+        self.assertNotEqual(list(self.statistics.iterdir()), [])
+        del self.env["JITCACHE_READONLY"]
+        self.assertEqual(self.json("stats")["statistics"]["ended"], 1)
+        self.assertEqual(list(self.statistics.iterdir()), [])
         left = self.launches()
         self.assertGreaterEqual(left, seen)
         self.assertEqual(self.processes, {"running": 0, "ended": 1})

@@ -635,7 +635,7 @@ class Watch(Scenic):
         self.assertEqual(rows, [["10", "0"], ["20", "10"]])
 
     def test_other_signals_end_it_as_well(self):
-        for number in [signal.SIGTERM, signal.SIGHUP]:
+        for number in [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]:
             self.scene(dict(BUSY, signal=int(number)))
             self.assertEqual(len(self.shown("--watch").splitlines()), 2)
 
@@ -665,6 +665,12 @@ class Watch(Scenic):
         rows = sum(max(1, -(-len(line) // 40)) for line in unpainted(first).splitlines())
         self.assertEqual(int(re.search(r"\x1b\[(\d+)A", text)[1]), rows)
         self.assertGreater(rows, first.count("\n"))
+
+    def test_what_is_said_of_a_short_window_fits_into_a_narrow_one(self):
+        self.stages(1000, 3000)
+        status, text = self.at_terminal("stats", "--watch", columns=20)
+        last = unpainted(re.split(r"\x1b\[\d+A", text)[0]).splitlines()[-1]
+        self.assertEqual((status, last), (0, "... a taller window "[:20]))
 
     def waiting_at(self, terminal):
         """What a process that does not run any more has printed."""
