@@ -85,7 +85,8 @@ bool jc_folder_is_default(const char *path)
     return same;
 }
 
-bool jc_folder_make(char *path)
+// Makes the folder and the folders above it. errno says why it failed.
+static bool make_folders(char *path)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return true;
@@ -95,7 +96,7 @@ bool jc_folder_make(char *path)
     if (!slash || slash == path)
         return false;
     *slash = '\0';
-    bool made = jc_folder_make(path);
+    bool made = make_folders(path);
     *slash = '/';
     return made && (mkdir(path, 0700) == 0 || errno == EEXIST);
 }
@@ -238,7 +239,7 @@ enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool re
         return JC_OK;
     }
 
-    bool made = read_only || jc_folder_make(folder->path);
+    bool made = read_only || make_folders(folder->path);
     int made_errno = made ? 0 : errno;
     folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder->fd < 0) {

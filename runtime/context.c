@@ -14,6 +14,7 @@
 #include "runtime/launch/backlog.h"
 #include "runtime/launch/device.h"
 #include "runtime/launch/recorder.h"
+#include "runtime/stats/bulletin.h"
 #include "runtime/stats/run.h"
 #include "runtime/template/template.h"
 
@@ -115,6 +116,18 @@ static enum jc_result check_policies(const struct jc_context_params *params, str
     return JC_OK;
 }
 
+static enum jc_result check_statistics(const struct jc_context_params *params,
+                                       const struct jc_environment *environment,
+                                       struct jc_error *error)
+{
+    const char *folder = first_of(params->stats, environment->stats);
+    if (jc_bulletins_may_be(folder))
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s is '%s'; it takes 'off' or an absolute"
+                   " path, so that the folder is the same in each working folder",
+                   params->stats ? "jc_context_params: stats" : "JITCACHE_STATS", folder);
+}
+
 static void keep_policies(struct jc_context *context, const struct jc_context_params *params,
                        const struct jc_environment *environment)
 {
@@ -139,6 +152,8 @@ enum jc_result jc_context_create(const struct jc_context_params *given, struct j
         result = check_policies(&params, error);
     if (result == JC_OK)
         result = jc_environment_read(&environment, error);
+    if (result == JC_OK)
+        result = check_statistics(&params, &environment, error);
     if (result != JC_OK)
         return result;
 

@@ -273,6 +273,7 @@ void jc_obtained_count(const struct jc_obtained *obtained, struct jc_counts *cou
     counts->saved_ns += effort->saved_ns;
     counts->compiles += obtained->compiled;
     counts->compile_ns += obtained->compiled ? effort->compile_ns : 0;
+    counts->background_ns += obtained->compiled && effort->background ? effort->compile_ns : 0;
     counts->queue_ns += effort->queue_ns;
     counts->waits += effort->awaited;
     counts->wait_ns += effort->wait_ns;

@@ -53,6 +53,7 @@ bool jc_source_is_outdated(const struct jc_source *source);
 struct jc_effort {
     bool found;    // it was in the cache
     bool awaited;  // others were compiling the same
+    bool background; // calls asked for it, and none waits
     uint64_t compile_ns; // the compiler's own time
     uint64_t queue_ns;   // until a worker had time for it, the start of the first one included
     uint64_t wait_ns;    // for the others

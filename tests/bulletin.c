@@ -439,13 +439,17 @@ static void a_folder_that_others_can_write_or_that_is_none_is_refused(void **sta
     }
 }
 
-static void a_folder_s_parents_are_made_too(void **state)
+static void what_a_folder_is_to_lie_in_is_not_made(void **state)
 {
     (void) state;
     struct jc_bulletins bulletins;
-    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b/c"), cache, false), JC_OK);
+    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b"), cache, true), JC_OK);
     assert_true(bulletins.fd < 0);
-    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b/c"), cache, true), JC_OK);
+    assert_non_null(strstr(bulletins.reason, "/a/b: the folder that it is to lie in does not"));
+    jc_bulletins_finish(&bulletins);
+    assert_false(is_there("a"));
+    assert_int_equal(mkdir(scratch_path("a"), 0755), 0);
+    assert_int_equal(jc_bulletins_open(&bulletins, scratch_path("a/b"), cache, true), JC_OK);
     assert_true(bulletins.fd >= 0);
     jc_bulletins_finish(&bulletins);
 }
@@ -601,7 +605,7 @@ int main(void)
         TEST(by_default_it_is_the_user_s_in_memory),
         TEST(a_name_that_another_user_has_taken_is_not_used_and_told),
         TEST(a_folder_that_others_can_write_or_that_is_none_is_refused),
-        TEST(a_folder_s_parents_are_made_too),
+        TEST(what_a_folder_is_to_lie_in_is_not_made),
         TEST(what_is_not_ours_or_no_file_is_passed_over),
         TEST(a_file_of_another_user_is_passed_over),
         TEST(what_belongs_to_nothing_is_swept),

@@ -53,13 +53,14 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 static struct jc_context *context, *reader;
 static atomic_uint num_lines;
 static char logged[4096];
+static enum jc_log_level level_logged;
 
 static void keep_line(void *user, enum jc_log_level level, const char *line)
 {
     (void) user;
-    (void) level;
     if (strstr(line, "statistics")) {
         snprintf(logged, sizeof(logged), "%s", line);
+        level_logged = level;
         atomic_fetch_add(&num_lines, 1);
     }
 }
@@ -556,7 +557,35 @@ static void a_folder_that_cannot_be_made_is_told_once_and_costs_no_history(void 
     jc_context_destroy(&context);
     assert_int_equal(atomic_load(&num_lines), 1);
     assert_non_null(strstr(logged, "not published"));
+    assert_int_equal(level_logged, JC_LOG_WARNING); // somebody named it
     check_history(1, 3);
+}
+
+static void a_relative_folder_is_refused_by_the_name_of_who_says_it(void **state)
+{
+    (void) state;
+    const char *variable = getenv("JITCACHE_STATS");
+    char *before = variable ? strdup(variable) : NULL;
+    struct jc_context *none;
+    struct jc_error error;
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache"),
+                                                         .stats = "run/here"), &none, &error),
+                     JC_ERROR_INVALID_ARGUMENT);
+    assert_null(none);
+    assert_string_equal(error.text, "jc_context_params: stats is 'run/here'; it takes 'off' or an"
+                                    " absolute path, so that the folder is the same in each"
+                                    " working folder");
+    setenv("JITCACHE_STATS", "OFF", 1);
+    assert_int_equal(jc_context_create(jc_context_params(.dir = scratch_path("cache")), &none,
+                                       &error), JC_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "JITCACHE_STATS is 'OFF'"));
+    // What a program says wins.
+    open_context(scratch_path("stats"), NULL);
+    if (before)
+        setenv("JITCACHE_STATS", before, 1);
+    else
+        unsetenv("JITCACHE_STATS");
+    free(before);
 }
 
 static void whoever_empties_the_folder_sees_it_filled_again(void **state)
@@ -833,6 +862,7 @@ int main(void)
         TEST(events_that_do_not_fit_are_counted),
         TEST(what_seldom_changes_is_published_when_it_does),
         TEST(a_folder_that_cannot_be_made_is_told_once_and_costs_no_history),
+        TEST(a_relative_folder_is_refused_by_the_name_of_who_says_it),
         TEST(whoever_empties_the_folder_sees_it_filled_again),
         TEST(one_that_cannot_have_the_history_leaves_its_bulletin),
         TEST(one_whose_disk_is_full_leaves_its_bulletin),

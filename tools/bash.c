@@ -15,9 +15,10 @@ static const char functions[] =
     "    done\n"
     "}\n"
     "\n"
-    "_jitcache_keys()\n"
+    "# What `ls` prints about the cache that is named before the word.\n"
+    "_jitcache_ls()\n"
     "{\n"
-    "    local i key rest dir=()\n"
+    "    local i dir=()\n"
     "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
     "        case ${COMP_WORDS[i]} in\n"
     "        --dir=*) dir=(--dir \"${COMP_WORDS[i]#--dir=}\") ;;\n"
@@ -26,10 +27,25 @@ static const char functions[] =
     "        esac\n"
     "    done\n"
     "    [[ ${dir[1]} == \"~/\"* ]] && dir[1]=$HOME/${dir[1]:2}\n"
+    "    \"$command\" ls \"${dir[@]}\" 2>/dev/null\n"
+    "}\n"
+    "\n"
+    "_jitcache_keys()\n"
+    "{\n"
+    "    local key rest\n"
     "    while read -r key rest; do\n"
     "        [[ $key =~ ^[0-9a-f]{8,}$ && $key == \"$word\"* ]] || continue\n"
     "        COMPREPLY+=(\"$prefix$key\")\n"
-    "    done < <(\"$command\" ls \"${dir[@]}\" 2>/dev/null)\n"
+    "    done < <(_jitcache_ls)\n"
+    "}\n"
+    "\n"
+    "_jitcache_kernels()\n"
+    "{\n"
+    "    local key kind kernel rest\n"
+    "    while read -r key kind kernel rest; do\n"
+    "        [[ $key =~ ^[0-9a-f]{8,}$ && $kernel == \"$word\"* ]] || continue\n"
+    "        COMPREPLY+=(\"$prefix$kernel\")\n"
+    "    done < <(_jitcache_ls)\n"
     "}\n"
     "\n"
     "# By readline itself, which knows how to quote, where the word is one to readline too.\n"
@@ -74,6 +90,9 @@ static void write_offer(FILE *script, const struct jc_offer *offer)
         break;
     case JC_OFFER_KEYS:
         fputs("_jitcache_keys", script);
+        break;
+    case JC_OFFER_KERNELS:
+        fputs("_jitcache_kernels", script);
         break;
     case JC_OFFER_COMMANDS:
         fputs("_jitcache_words \"$commands\"", script);

@@ -70,8 +70,9 @@ static char *meaning_of(const struct jc_difference *difference, const struct top
     if (!jc_difference_is(difference, "facet"))
         return jc_copy_text(topic->meaning, strlen(topic->meaning));
     bool alignment = is_alignment(difference->a) && is_alignment(difference->b);
-    if (asprintf(&text, "do_not_specialize: %s on %s keeps this out of the key",
-                 alignment ? "alignment" : "true", difference->name) < 0)
+    if (asprintf(&text, "do_not_specialize: %s on %s keeps this out of the key%s",
+                 alignment ? "alignment" : "true", difference->name,
+                 alignment ? "; so does true, which jitcache stats advises" : "") < 0)
         return jc_copy_text("", 0);
     return text;
 }

@@ -28,10 +28,13 @@ static const struct shell {
 static const struct place {
     const char *word;
     enum jc_offer_kind kind;
+    const char *words; // some that show how it is written
 } places[] = {
-    {"FILE", JC_OFFER_FILES},   {"MANIFEST", JC_OFFER_FILES}, {"DIR", JC_OFFER_FOLDERS},
-    {"KEY", JC_OFFER_KEYS},     {"PREFIX", JC_OFFER_KEYS},    {"COMMAND", JC_OFFER_COMMANDS},
-    {"KIND", JC_OFFER_WORDS},
+    {"FILE", JC_OFFER_FILES, NULL},       {"MANIFEST", JC_OFFER_FILES, NULL},
+    {"DIR", JC_OFFER_FOLDERS, NULL},      {"KEY", JC_OFFER_KEYS, NULL},
+    {"PREFIX", JC_OFFER_KEYS, NULL},      {"NAME", JC_OFFER_KERNELS, NULL},
+    {"COMMAND", JC_OFFER_COMMANDS, NULL}, {"KIND", JC_OFFER_WORDS, NULL},
+    {"WHEN", JC_OFFER_WORDS, "10m 1h 1d today yesterday"},
 };
 
 static char *list_kinds(void)
@@ -56,9 +59,13 @@ static struct jc_offer offer_of_word(const char *word, size_t size)
         for (char *bar = offer.words; (bar = strchr(bar, '|'));)
             *bar = ' ';
     }
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        if (strcmp(offer.place, places[i].word) == 0)
-            offer.kind = places[i].kind;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (strcmp(offer.place, places[i].word) != 0)
+            continue;
+        offer.kind = places[i].kind;
+        if (places[i].words)
+            offer.words = jc_copy_text(places[i].words, strlen(places[i].words));
+    }
     if (offer.kind == JC_OFFER_WORDS && !offer.words)
         offer.words = list_kinds();
     return offer;

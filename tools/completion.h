@@ -15,6 +15,7 @@ enum jc_offer_kind {
     JC_OFFER_FILES,
     JC_OFFER_FOLDERS,
     JC_OFFER_KEYS,     // the first digits of the cache's keys
+    JC_OFFER_KERNELS,  // the names of kernels that the cache has something of
     JC_OFFER_COMMANDS,
     JC_OFFER_WORDS
 };

@@ -460,6 +460,53 @@ static void check_base(struct doctor *doctor)
                                        (json_int_t) info.base_segments));
 }
 
+// --- statistics ----------------------------------------------------------------------------------
+
+// What keeps a process from publishing there; NULL: nothing. As the library sees it.
+static const char *why_not_published(const struct jc_disk *disk, const char *folder)
+{
+    bool is_there = strcmp(disk->place, folder) == 0;
+    return is_there && disk->owner != geteuid() ? "it belongs to another user"
+           : is_there && disk->mode & 022       ? "others can write it"
+           : !disk->writable                    ? "this user has no permission to write there"
+                                                : NULL;
+}
+
+// Nobody asks for the default folder, and where that cannot be used there is another.
+static void check_named_folder(struct doctor *doctor, const char *folder)
+{
+    struct jc_disk disk;
+    struct stat status;
+    bool is_there = lstat(folder, &status) == 0;
+    const char *slash = strrchr(folder, '/');
+    char *parent = jc_copy_text(folder, slash ? (size_t) (slash - folder) : 0);
+    if (is_there && !S_ISDIR(status.st_mode))
+        jc_findings_add(&doctor->findings, JC_FINDING_WARNING, "statistics", "%s is no folder, so"
+                        " nothing is published; name one in JITCACHE_STATS", folder);
+    else if (!is_there && *parent && access(parent, F_OK) != 0)
+        jc_findings_add(&doctor->findings, JC_FINDING_WARNING, "statistics", "%s does not exist,"
+                        " nor does the folder that it is to be in: make %s, or name another"
+                        " folder in JITCACHE_STATS", folder, parent);
+    else if (!jc_disk_look(&disk, folder) || why_not_published(&disk, folder))
+        jc_findings_add(&doctor->findings, JC_FINDING_WARNING, "statistics", "%s is refused, so"
+                        " nothing is published: %s; set JITCACHE_STATS to a folder of your own",
+                        folder, why_not_published(&disk, folder));
+    else
+        jc_findings_add(&doctor->findings, JC_FINDING_OK, "statistics", "%s%s", folder,
+                        is_there ? "" : ", does not exist yet; who first publishes makes it");
+    free(parent);
+}
+
+static void check_statistics(struct doctor *doctor)
+{
+    const char *folder = variable("JITCACHE_STATS");
+    if (folder && strcmp(folder, "off") == 0)
+        jc_findings_add(&doctor->findings, JC_FINDING_OK, "statistics",
+                        "neither published nor kept: JITCACHE_STATS says off");
+    else if (folder)
+        check_named_folder(doctor, folder);
+}
+
 // --- profilers -----------------------------------------------------------------------------------
 
 // The command and the library are built together.
@@ -476,7 +523,7 @@ static void check_nvtx(struct doctor *doctor)
     add_fact(doctor, "nvtx", json_boolean(HAS_NVTX));
     if (HAS_NVTX)
         jc_findings_add(&doctor->findings, JC_FINDING_OK, "nvtx",
-                        "a profiler is told the variant of each launch");
+                        "a profiler, such as Nsight Systems, shows kernel and variant of each launch");
     else
         jc_findings_add(&doctor->findings, wanted ? JC_FINDING_WARNING : JC_FINDING_OK, "nvtx",
                         "this jitcache was built without it, and tells profilers nothing; for that"
@@ -529,6 +576,7 @@ static int examine(const struct jc_common *common)
         check_driver(&doctor);
         check_cache(&doctor);
         check_base(&doctor);
+        check_statistics(&doctor);
         check_nvtx(&doctor);
         if (common->json)
             print_json(&doctor);
@@ -554,7 +602,8 @@ const struct jc_command jc_command_doctor = {
     .summary = "say what is there, what is missing and what to do",
     .usage = "[OPTION]...",
     .purpose = "Looks at everything that jitcache needs: the environment, the compiler and its\n"
-               "worker, the driver and its GPUs, the cache and its disk. Changes nothing.",
+               "worker, the driver and its GPUs, the cache and its disk, and where statistics are\n"
+               "published. Changes nothing.",
     .options = options_of_doctor,
     .examples = "jitcache doctor\n"
                 "jitcache doctor --json --dir ./kernels",

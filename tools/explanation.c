@@ -6,6 +6,7 @@
 
 #include "memory.h"
 #include "output.h"
+#include "prefix.h"
 #include "units.h"
 
 // Lines of a differing text that are shown.
@@ -39,10 +40,15 @@ static void print_side(const char *letter, const struct jc_explained *side)
     free(arch);
 }
 
+static bool has_failed(const struct jc_explained *side)
+{
+    return side->entry && side->record.kind == JC_RECORD_FAILURE;
+}
+
 static void print_time(const struct jc_explained *side)
 {
     char moment[JC_UNITS_SIZE], age[JC_UNITS_SIZE], took[JC_UNITS_SIZE];
-    bool failed = side->record.kind == JC_RECORD_FAILURE;
+    bool failed = has_failed(side);
     uint64_t ms = side->entry->created_ms;
     jc_units_age(jc_now_ms(), ms, age);
     printf("   %s %s (%s%s)", failed ? "failed" : "compiled", jc_units_moment(ms, moment), age,
@@ -53,12 +59,32 @@ static void print_time(const struct jc_explained *side)
     putchar('\n');
 }
 
+// The first line of what the compiler said, and where all of it is.
+static void print_failure(const struct jc_explained *side)
+{
+    const char *log = side->record.payload;
+    size_t size = side->record.payload_size;
+    const char *end = size ? memchr(log, '\n', size) : NULL;
+    char *line = jc_printable(log, end ? (size_t) (end - log) : size, false);
+    printf("   %s\n   jitcache show --kind failure %.*s has all of it\n", line, JC_KEY_DIGITS,
+           side->key);
+    free(line);
+}
+
 static char *spell_value(const struct jc_difference *difference, const char *value)
 {
     if (value)
         return *value ? jc_printable(value, strlen(value), false) : jc_copy_text("empty", 5);
     const char *none = jc_difference_is(difference, "facet") ? "nothing known" : "none";
     return jc_copy_text(none, strlen(none));
+}
+
+// In lines of one statement each.
+static void print_meaning(const char *meaning)
+{
+    for (const char *end; (end = strstr(meaning, "; ")); meaning = end + 2)
+        printf("  %-12s  %.*s\n", "", (int) (end + 1 - meaning), meaning);
+    printf("  %-12s  %s\n", "", meaning);
 }
 
 static void print_difference(const struct jc_difference *difference)
@@ -75,7 +101,8 @@ static void print_difference(const struct jc_difference *difference)
                difference->a ? "A" : "B");
     else
         printf("%s%s%s in A, %s in B", name, colon, a, b);
-    printf("\n  %-12s  %s\n", "", meaning);
+    putchar('\n');
+    print_meaning(meaning);
     free(name);
     free(a);
     free(b);
@@ -207,8 +234,10 @@ static void print_difference_of_both(const struct jc_explanation *explanation)
         printf("Both have the same lines, in another order; that counts.\n");
         return;
     }
-    const char *done = explanation->a.record.kind == JC_RECORD_TEMPLATE ? "stored" : "compiled";
-    printf("%zu thing%s, so both were %s:\n\n", count, count == 1 ? " differs" : "s differ", done);
+    bool failed = has_failed(&explanation->a) || has_failed(&explanation->b);
+    const char *done = explanation->a.record.kind == JC_RECORD_TEMPLATE ? "both were stored"
+                       : failed ? "each had its own compile" : "both were compiled";
+    printf("%zu thing%s, so %s:\n\n", count, count == 1 ? " differs" : "s differ", done);
     for (size_t i = 0; i < explanation->comparison.num_differences; i++)
         print_difference(&explanation->comparison.differences[i]);
     for (size_t i = 0; i < JC_NUM_TEXTS; i++)
@@ -237,10 +266,14 @@ void jc_explanation_print(const struct jc_explanation *explanation)
         print_side("A", &explanation->a);
         if (explanation->nearest)
             print_time(&explanation->a);
+        if (has_failed(&explanation->a))
+            print_failure(&explanation->a);
     }
     print_side("B", &explanation->b);
     if (explanation->nearest)
         print_time(&explanation->b);
+    if (has_failed(&explanation->b))
+        print_failure(&explanation->b);
     if (explanation->a.entry)
         print_difference_of_both(explanation);
     else

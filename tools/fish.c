@@ -17,7 +17,7 @@ static const char functions[] =
     "    test (count $words) -gt 1; and test $words[2] = $argv[1]\n"
     "end\n"
     "\n"
-    "function __jitcache_keys\n"
+    "function __jitcache_ls\n"
     "    set -l words (commandline -opc)\n"
     "    set -l dir\n"
     "    for i in (seq 3 (count $words))\n"
@@ -28,7 +28,15 @@ static const char functions[] =
     "                set -q words[(math $i + 1)]; and set dir --dir $words[(math $i + 1)]\n"
     "        end\n"
     "    end\n"
-    "    $words[1] ls $dir 2>/dev/null | string replace -rf '^([0-9a-f]{8,}) +(.*)$' '$1\\t$2'\n"
+    "    $words[1] ls $dir 2>/dev/null\n"
+    "end\n"
+    "\n"
+    "function __jitcache_keys\n"
+    "    __jitcache_ls | string replace -rf '^([0-9a-f]{8,}) +(.*)$' '$1\\t$2'\n"
+    "end\n"
+    "\n"
+    "function __jitcache_kernels\n"
+    "    __jitcache_ls | string replace -rf '^[0-9a-f]{8,} +\\S+ +(\\S+).*$' '$1' | sort -u\n"
     "end\n"
     "\n"
     "complete -c jitcache -f\n"
@@ -58,6 +66,9 @@ static void write_offer(FILE *script, const struct jc_offer *offer)
         break;
     case JC_OFFER_KEYS:
         fputs(" -k -a '(__jitcache_keys)'", script);
+        break;
+    case JC_OFFER_KERNELS:
+        fputs(" -a '(__jitcache_kernels)'", script);
         break;
     case JC_OFFER_COMMANDS:
         for (size_t i = 0; jc_command_at(i); i++)

@@ -39,7 +39,10 @@ static void put_incident(FILE *html, const struct jc_event *event, int pid)
     jc_html_text(html, event->kernel);
     fprintf(html, "</th><td class=\"text\">%s</td><td class=\"text said\">",
             incident_name(event->kind));
-    jc_html_lines(html, *event->text ? event->text : event->specialization);
+    if (*event->text)
+        jc_html_lines(html, event->text);
+    else
+        jc_html_in_line(html, event->specialization);
     fprintf(html, "</td><td>%d</td></tr>\n", pid);
 }
 

@@ -62,14 +62,6 @@ int jc_holdings_read(struct jc_holdings *holdings, struct jc_cache *cache)
     return status;
 }
 
-const struct jc_holding *jc_holdings_find(const struct jc_holdings *holdings, const char *kernel)
-{
-    for (size_t i = 0; i < holdings->num_kernels; i++)
-        if (strcmp(holdings->kernels[i].kernel, kernel) == 0)
-            return &holdings->kernels[i];
-    return NULL;
-}
-
 void jc_holdings_finish(struct jc_holdings *holdings)
 {
     for (size_t i = 0; i < holdings->num_kernels; i++)

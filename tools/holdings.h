@@ -30,9 +30,6 @@ struct jc_holdings {
 // Reads a cache's catalog. 0, or the status to end with after telling why. Finish it either way.
 int jc_holdings_read(struct jc_holdings *holdings, struct jc_cache *cache);
 
-// NULL: it has nothing of that kernel.
-const struct jc_holding *jc_holdings_find(const struct jc_holdings *holdings, const char *kernel);
-
 // A table, a line for each kernel. Nothing where there are none.
 void jc_holdings_show(const struct jc_holdings *holdings, uint64_t now_ms,
                       const struct jc_screen *screen);

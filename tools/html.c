@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "memory.h"
 #include "output.h"
 #include "units.h"
 
@@ -39,6 +40,19 @@ void jc_html_text(FILE *html, const char *text)
 void jc_html_lines(FILE *html, const char *text)
 {
     put_printable(html, text, true);
+}
+
+void jc_html_in_line(FILE *html, const char *lines)
+{
+    while (*lines) {
+        size_t size = strcspn(lines, "\n");
+        char *line = jc_copy_text(lines, size);
+        jc_html_text(html, line);
+        free(line);
+        lines += size + (lines[size] != '\0');
+        if (*lines)
+            fputs(", ", html);
+    }
 }
 
 void jc_html_count(FILE *html, uint64_t count)

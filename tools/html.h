@@ -17,6 +17,9 @@ void jc_html_text(FILE *html, const char *text);
 // The same for a text of several lines.
 void jc_html_lines(FILE *html, const char *text);
 
+// The same in one line, with commas between.
+void jc_html_in_line(FILE *html, const char *lines);
+
 // "1,204,331".
 void jc_html_count(FILE *html, uint64_t count);
 

@@ -61,7 +61,7 @@ static void put_duration(FILE *html, uint64_t ns, const char *class)
     fputs("</td>", html);
 }
 
-static void put_generic(FILE *html, const struct jc_counts *counts)
+static void put_stand_ins(FILE *html, const struct jc_counts *counts)
 {
     if (counts->generic_launches) {
         fputs("<td>", html);
@@ -106,7 +106,7 @@ static void put_kernel(FILE *html, const struct jc_stats_kernel *kernel, uint64_
     else
         fputs("<td class=\"none\">-</td>", html);
     put_count(html, total->launches, "");
-    put_generic(html, total);
+    put_stand_ins(html, total);
     put_bars(html, kernel, longest);
     put_count(html, total->compiles, "");
     put_duration(html, total->compile_ns, "");
@@ -133,12 +133,13 @@ void jc_kernel_rows_put(FILE *html, const struct jc_stats *stats)
               " and <span class=\"key asked\"></span> asked for by calls though nobody planned"
               " them, made or not.</p>\n"
               "<div class=\"wide\"><table>\n<thead><tr><th>Kernel</th><th>Device</th>"
-              "<th>Launches</th><th title=\"served by another variant than their own\">Generic</th>"
+              "<th>Launches</th><th title=\"launches served by another variant than their own\">"
+              "Stand-ins</th>"
               "<th class=\"text\" colspan=\"2\">Variants</th><th>Compiled</th><th>Compiling</th>"
               "<th title=\"variants found in the cache\">From disk</th>"
               "<th>Loads</th><th title=\"launches of the device, by loads\">Held up</th>"
-              "<th title=\"calls that waited for their variant\">Waited</th><th>Failed</th>"
-              "<th title=\"calls whose variant was not loaded\">Missed after seal</th>"
+              "<th title=\"calls that waited for their variant\">Stalled</th><th>Failed</th>"
+              "<th title=\"kinds of call whose variant was not loaded\">Missed after seal</th>"
               "<th title=\"compiles and loads after the seal\">Made after seal</th></tr></thead>\n"
               "<tbody>\n", html);
     else

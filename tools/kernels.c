@@ -39,38 +39,23 @@ static void add_counts(struct jc_columns *table, const struct jc_counts *counts)
     add_duration(table, counts->held_ns);
 }
 
-// What the cache has is of all devices.
-static void add_cached(struct jc_columns *table, const struct jc_holding *holding)
-{
-    char text[JC_UNITS_SIZE];
-    if (holding) {
-        add_count(table, holding->variants);
-        jc_columns_add(table, "%s", jc_units_bytes(holding->bytes, text));
-    } else {
-        jc_columns_add(table, "-");
-        jc_columns_add(table, "-");
-    }
-}
-
-void jc_kernels_show(const struct jc_stats *stats, const struct jc_holdings *holdings,
-                     const struct jc_screen *screen)
+void jc_kernels_show(const struct jc_stats *stats, const struct jc_screen *screen)
 {
     static const char *const headings[] = {
-        "KERNEL",     "DEVICE", ">LAUNCHES", ">STAND-INS", ">COMPILES", ">TIME", ">WAITED",
-        ">DISK HITS", ">LOADS", ">HELD UP",  ">LOADED",    ">CACHED",   ">SIZE", NULL};
+        "KERNEL",   "DEVICE",     ">LAUNCHES", ">STAND-INS", ">COMPILES", ">TIME",
+        ">STALLED", ">DISK HITS", ">LOADS",    ">HELD UP",   ">LOADED",   NULL};
     if (stats->num_kernels == 0)
         return;
     uint64_t variants = 0;
     struct jc_columns table;
     jc_columns_init(&table, headings);
-    table.num_spare = 6; // from DISK HITS on
+    table.num_spare = 4; // from DISK HITS on
     for (size_t i = 0; i < stats->num_kernels; i++) {
         const struct jc_stats_kernel *kernel = &stats->kernels[i];
         jc_columns_add(&table, "%s", kernel->name);
         add_device(&table, kernel->device);
         add_counts(&table, &kernel->total);
         add_count(&table, kernel->variants);
-        add_cached(&table, holdings ? jc_holdings_find(holdings, kernel->name) : NULL);
         variants += kernel->variants;
     }
     if (stats->num_kernels > 1) {
@@ -78,7 +63,6 @@ void jc_kernels_show(const struct jc_stats *stats, const struct jc_holdings *hol
         jc_columns_add(&table, "%s", "");
         add_counts(&table, &stats->total);
         add_count(&table, variants);
-        add_cached(&table, holdings ? &holdings->total : NULL);
     }
     fputc('\n', screen->out);
     jc_columns_show(&table, screen);
@@ -110,8 +94,8 @@ static void add_quantile(struct jc_columns *table, const struct jc_stats_kernel 
 
 void jc_kernels_show_tail(const struct jc_stats *stats, const struct jc_screen *screen)
 {
-    static const char *const headings[] = {"TAIL",  "DEVICE", ">TIMED", ">MEDIAN",
-                                           ">99 %", ">99.9 %", ">MOST",  NULL};
+    static const char *const headings[] = {"TAIL, AT MOST", "DEVICE",  ">TIMED", ">MEDIAN",
+                                           ">99 %",         ">99.9 %", ">ALL",   NULL};
     struct jc_columns table;
     jc_columns_init(&table, headings);
     for (size_t i = 0; i < stats->num_kernels; i++) {

@@ -5,12 +5,10 @@
 
 #include <jitcache/stats.h>
 
-#include "holdings.h"
 #include "screen.h"
 
-// Nothing where there are none. `holdings` may be NULL.
-void jc_kernels_show(const struct jc_stats *stats, const struct jc_holdings *holdings,
-                     const struct jc_screen *screen);
+// Nothing where there are none.
+void jc_kernels_show(const struct jc_stats *stats, const struct jc_screen *screen);
 
 // How long launches took. Nothing where none was timed: see JITCACHE_SAMPLE.
 void jc_kernels_show_tail(const struct jc_stats *stats, const struct jc_screen *screen);

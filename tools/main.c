@@ -112,7 +112,7 @@ int main(int argc, char **argv)
 {
     if (!hold_standard_streams())
         return JC_STATUS_WRONG_USE;
-    // A reader that went away is told by jc_finish_output.
+    // A reader that went away ends no command half-way: jc_finish_output says what becomes of it.
     signal(SIGPIPE, SIG_IGN);
     return jc_finish_output(dispatch(argc - 1, argv + 1));
 }

@@ -151,6 +151,9 @@ int jc_finish_output(int status)
 {
     bool lost = ferror(stdout);
     jc_flush_output();
+    // Who closes a pipe, as head does, has read enough, and knows.
+    if (lost_output == EPIPE)
+        return JC_STATUS_WRONG_USE;
     if (lost || lost_output)
         return jc_complain("standard output: cannot write: %s",
                            lost_output ? strerror(lost_output) : "an earlier write failed");

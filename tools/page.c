@@ -7,6 +7,7 @@
 #include <jitcache/jitcache.h>
 
 #include "history_tables.h"
+#include "hits.h"
 #include "html.h"
 #include "kernel_rows.h"
 #include "storm_cards.h"
@@ -82,8 +83,10 @@ static void put_processes(FILE *html, const struct jc_stats *stats)
 {
     size_t running = count_running(stats), sealed = count_sealed(stats);
     fprintf(html, "%zu running", running);
-    if (running)
-        fprintf(html, ", %s%zu sealed", sealed && sealed == running ? "all " : "", sealed);
+    if (sealed && sealed == running)
+        fputs(running > 1 ? ", all sealed" : ", sealed", html);
+    else if (running)
+        fprintf(html, ", %zu sealed", sealed);
     if (stats->ended) {
         fputs("; ", html);
         jc_html_count(html, stats->ended);
@@ -288,19 +291,19 @@ static void put_launches(FILE *html, uint64_t launches)
 static void put_launch_figures(FILE *html, const struct jc_stats *stats)
 {
     const struct jc_counts *total = &stats->total;
-    uint64_t missed = total->misses < total->launches ? total->misses : total->launches;
+    uint64_t hits = jc_hits_count(total);
     open_figure(html, "Launches");
     put_launches(html, total->launches);
     explain_figure(html);
     put_kinds_of_kernel(html, stats);
     close_figure(html);
     open_figure(html, "Memory hits");
-    jc_html_share(html, total->launches - missed, total->launches);
+    jc_html_share(html, hits, total->launches);
     explain_figure(html);
-    put_launches(html, total->launches - missed);
+    put_launches(html, hits);
     fputs(" launches", html);
     close_figure(html);
-    open_figure(html, "Waited");
+    open_figure(html, "Stalled");
     jc_html_duration(html, total->stall_ns);
     explain_figure(html);
     jc_html_count(html, total->stalls);
@@ -339,8 +342,8 @@ static void put_figures(FILE *html, const struct jc_stats *stats)
     put_making_figures(html, &stats->total);
     fprintf(html, "<div%s><dt>After the seal</dt><dd>", bad ? " class=\"bad\"" : "");
     jc_html_count(html, sealed->misses);
-    fprintf(html, " miss%s", sealed->misses == 1 ? "" : "es");
     explain_figure(html);
+    fprintf(html, "kind%s of call missed; ", jc_html_plural(sealed->misses));
     jc_html_count(html, sealed->compiles);
     fprintf(html, " compile%s, ", jc_html_plural(sealed->compiles));
     jc_html_count(html, sealed->loads);

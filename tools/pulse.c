@@ -57,13 +57,14 @@ void jc_pulse_show(const struct jc_pulse *pulse, const struct jc_stats *stats,
 
 void jc_pulse_print_line(const struct jc_pulse *pulse, const struct jc_stats *stats, bool first)
 {
-    static const char format[] = "%-8s  %16s  %12s  %8s  %8s  %8s  %8s  %8s\n";
+    // A "+" is before what has come since the line before; a rate is that of the last ten seconds.
+    static const char format[] = "%-8s  %16s  %17s  %8s  %9s  %8s  %8s  %9s\n";
     char time[JC_MOMENT_SIZE], launches[JC_UNITS_SIZE], rate[JC_UNITS_SIZE], misses[JC_UNITS_SIZE];
     char compiles[JC_UNITS_SIZE], loads[JC_UNITS_SIZE], stalls[JC_UNITS_SIZE];
     char failures[JC_UNITS_SIZE];
     if (first)
-        printf(format, "TIME", "LAUNCHES", "PER SECOND", "MISSES", "COMPILES", "LOADS", "STALLS",
-               "FAILURES");
+        printf(format, "TIME", "LAUNCHES IN ALL", "PER SECOND (10 s)", "+MISSES", "+COMPILES",
+               "+LOADS", "+STALLS", "+FAILURES");
     jc_units_count((uint64_t) (jc_pace_rate(&pulse->pace) + 0.5), rate);
     printf(format, jc_moment_spell(stats->now_ms, stats->now_ms, time),
            jc_units_count(stats->total.launches, launches), first ? "-" : rate,

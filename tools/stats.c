@@ -34,7 +34,7 @@ static const struct jc_option options_of_stats[] = {
     {"watch", ID_WATCH, "[=SECONDS]", "look again every 2 seconds, or as often as\n"
                                       "that, until Ctrl-C"},
     {"pid", ID_PID, "PID", "only that running process"},
-    {"zero", ID_ZERO, NULL, "count from now on, and show nothing"},
+    {"zero", ID_ZERO, NULL, "count from now on; shows no figures"},
     {"openmetrics", ID_OPENMETRICS, "[=FILE]", "print OpenMetrics text, or replace FILE by\n"
                                                "it; FILE.prom is for the textfile collector"},
     {"color", ID_COLOR, "auto|always|never", "whether with colors"},
@@ -129,11 +129,12 @@ static void show_screen(const struct look *look, const struct request *request,
     jc_storm_lines_show(&look->storms, stats->now_ms, verbosity > 0, screen);
     if (verbosity > 0) {
         jc_processes_show(stats, screen);
-        jc_kernels_show(stats, holdings, screen);
+        jc_kernels_show(stats, screen);
         jc_kernels_show_tail(stats, screen);
     }
-    // Where nothing was launched, what the cache holds is what there is to say.
-    if (holdings && (verbosity > 0 || stats->total.launches == 0))
+    // Where nothing was ever counted, what the cache holds is what there is to say.
+    bool never = jc_summary_is_empty(stats) && !stats->since_ms && !stats->zeroed_ms;
+    if (holdings && (verbosity > 0 || never))
         jc_holdings_show(holdings, stats->now_ms, screen);
 }
 
@@ -290,7 +291,8 @@ static int check(const struct request *request)
         return jc_options_misuse(command, "takes no '%s'", request->options.argv[optind]);
     if (request->zero && (request->scope.since || request->watch_ns || request->scope.pid ||
                           request->openmetrics))
-        return jc_options_misuse(command, "--zero shows nothing, so it takes no option of showing");
+        return jc_options_misuse(command,
+                                 "--zero shows no figures, so it takes no option of showing");
     if (request->openmetrics && request->options.common.json)
         return jc_options_misuse(command, "--openmetrics and --json: one of them");
     if (request->openmetrics && request->watch_ns && !request->file)

@@ -82,7 +82,8 @@ static void put_where(FILE *html, const struct jc_storm *storm)
 
 static void put_cost(FILE *html, const struct jc_storm *storm)
 {
-    char *pace = jc_storm_spell_pace(storm), *loss = jc_storm_spell_loss(storm);
+    char *pace = jc_storm_spell_pace(storm), *made = jc_storm_spell_made(storm);
+    char *loss = jc_storm_spell_loss(storm);
     put_where(html, storm);
     fputs("<b>", html);
     jc_html_text(html, pace);
@@ -94,9 +95,12 @@ static void put_cost(FILE *html, const struct jc_storm *storm)
         jc_html_time(html, storm->last_asked_ms, "%H:%M:%S");
     }
     fputs("; ", html);
+    jc_html_text(html, made);
+    fputs("; ", html);
     jc_html_text(html, loss);
     fputs(".", html);
     free(pace);
+    free(made);
     free(loss);
 }
 

@@ -50,6 +50,16 @@ static void show_replacement(const struct jc_stats_argument *argument,
     free(line);
 }
 
+// In lines of one statement each: a pipe is not wrapped.
+static void show_advice(const struct jc_stats_argument *argument, const struct jc_screen *screen)
+{
+    char *advice = jc_printable(argument->advice, strlen(argument->advice), true);
+    for (char *end = advice; (end = strstr(end, "; "));)
+        *++end = '\n';
+    jc_screen_wrap(screen, *argument->replacement ? JC_PAINT_FAINT : JC_PAINT_PLAIN, 4, 4, advice);
+    free(advice);
+}
+
 static void show_argument(const struct jc_stats_argument *argument, const struct jc_screen *screen)
 {
     char *text = spell_argument(argument);
@@ -60,12 +70,8 @@ static void show_argument(const struct jc_stats_argument *argument, const struct
                        "the storm guard has stopped it: it is not specialized any more");
     if (*argument->replacement)
         show_replacement(argument, screen);
-    if (*argument->advice) {
-        char *advice = jc_printable(argument->advice, strlen(argument->advice), true);
-        jc_screen_wrap(screen, *argument->replacement ? JC_PAINT_FAINT : JC_PAINT_PLAIN, 4, 4,
-                       advice);
-        free(advice);
-    }
+    if (*argument->advice)
+        show_advice(argument, screen);
 }
 
 static void show_heading(const struct jc_storm *storm, const struct jc_screen *screen)
@@ -84,7 +90,8 @@ static void show_heading(const struct jc_storm *storm, const struct jc_screen *s
 static void show_cost(const struct jc_storm *storm, uint64_t now_ms, const struct jc_screen *screen)
 {
     char age[JC_UNITS_SIZE];
-    char *pace = jc_storm_spell_pace(storm), *loss = jc_storm_spell_loss(storm), *text;
+    char *pace = jc_storm_spell_pace(storm), *made = jc_storm_spell_made(storm);
+    char *loss = jc_storm_spell_loss(storm), *text;
     jc_units_age(now_ms, storm->last_asked_ms, age);
     if (storm->goes_on)
         text = jc_make_text("%s; it goes on", pace);
@@ -93,9 +100,11 @@ static void show_cost(const struct jc_storm *storm, uint64_t now_ms, const struc
     else
         text = jc_make_text("%s; the last one %s ago", pace, age);
     jc_screen_wrap(screen, JC_PAINT_PLAIN, 2, 4, text);
+    jc_screen_wrap(screen, JC_PAINT_PLAIN, 2, 4, made);
     jc_screen_wrap(screen, JC_PAINT_PLAIN, 2, 4, loss);
     free(text);
     free(pace);
+    free(made);
     free(loss);
 }
 

@@ -102,16 +102,6 @@ static void add_arguments(struct jc_storm *storm)
 
 // --- finding -------------------------------------------------------------------------------------
 
-// Of what was compiled, planned or not, the share that calls asked for beyond the plan.
-static uint64_t compiling_ns(const struct jc_stats_kernel *kernel)
-{
-    const struct jc_counts *total = &kernel->total;
-    uint64_t made = total->compiles + total->disk_hits;
-    if (made <= kernel->asked)
-        return total->compile_ns;
-    return (uint64_t) ((double) total->compile_ns * (double) kernel->asked / (double) made);
-}
-
 // A clock that was set back puts the last one into the future.
 static bool goes_on(const struct jc_stats_kernel *kernel, uint64_t now_ms)
 {
@@ -133,11 +123,12 @@ static void add_device(struct jc_storm *storm, const struct jc_stats_kernel *ker
     storm->devices = jc_grow(storm->devices, storm->num_devices, sizeof(*storm->devices));
     storm->devices[storm->num_devices++] = kernel;
     storm->asked += kernel->asked;
+    storm->made += kernel->total.compiles + kernel->total.disk_hits;
     storm->first_asked_ms = earlier(storm->first_asked_ms, kernel->first_asked_ms);
     storm->last_asked_ms = later(storm->last_asked_ms, kernel->last_asked_ms);
     storm->stall_ns += kernel->total.stall_ns;
-    storm->compiling_ns += compiling_ns(kernel);
-    storm->lost_ns = storm->stall_ns + storm->compiling_ns;
+    storm->background_ns += kernel->total.background_ns;
+    storm->lost_ns = storm->stall_ns + storm->background_ns;
     storm->per_minute =
         (double) storm->asked * 60000 / (double) later(span_ms(storm), RATE_MS);
     storm->goes_on = storm->goes_on || goes_on(kernel, now_ms);
@@ -205,24 +196,38 @@ char *jc_storm_spell_pace(const struct jc_storm *storm)
     jc_units_count(storm->asked, asked);
     jc_units_duration(span_ms(storm) * UINT64_C(1000000), span);
     char *rate = spell_rate(storm);
-    char *text = jc_make_text("%s variant%s asked for%s%s%s", asked, storm->asked == 1 ? "" : "s",
-                              span_ms(storm) ? " in " : "", span_ms(storm) ? span : "", rate);
+    char *text = jc_make_text("calls asked for %s unplanned variant%s%s%s%s", asked,
+                              storm->asked == 1 ? "" : "s", span_ms(storm) ? " in " : "",
+                              span_ms(storm) ? span : "", rate);
     free(rate);
     return text;
 }
 
+// Asked for is not made: what waits for a worker is not yet, what the storm guard stopped never is.
+char *jc_storm_spell_made(const struct jc_storm *storm)
+{
+    char made[JC_UNITS_SIZE];
+    if (!storm->made)
+        return jc_make_text("none was made");
+    return jc_make_text("%s variant%s made, planned ones included",
+                        jc_units_count(storm->made, made), storm->made == 1 ? " was" : "s were");
+}
+
 char *jc_storm_spell_loss(const struct jc_storm *storm)
 {
-    char lost[JC_UNITS_SIZE], compiling[JC_UNITS_SIZE], waited[JC_UNITS_SIZE];
+    char lost[JC_UNITS_SIZE], background[JC_UNITS_SIZE], waited[JC_UNITS_SIZE];
     if (!storm->lost_ns)
         return jc_make_text("no time lost");
     jc_units_duration(storm->lost_ns, lost);
-    jc_units_duration(storm->compiling_ns, compiling);
+    jc_units_duration(storm->background_ns, background);
     jc_units_duration(storm->stall_ns, waited);
     if (!storm->stall_ns)
-        return jc_make_text("about %s lost to the compiler; no launch waited", lost);
-    return jc_make_text("about %s lost: %s of compiling, and launches waited %s", lost, compiling,
-                        waited);
+        return jc_make_text("about %s lost to compiling in the background; no launch waited",
+                            lost);
+    if (!storm->background_ns)
+        return jc_make_text("about %s lost: launches waited that long", lost);
+    return jc_make_text("about %s lost: launches waited %s, and %s of compiling in the background",
+                        lost, waited, background);
 }
 
 static bool are_values(const struct jc_stats_argument *argument)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "figures.h"
+#include "hits.h"
 #include "memory.h"
 #include "moment.h"
 #include "output.h"
@@ -13,11 +14,6 @@ struct page {
     const struct jc_summary *summary;
     struct jc_figures figures;
 };
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
 
 // Adds a figure that is left out where it is 0.
 static void add(struct page *page, const struct jc_figure *figure, const char *format, ...)
@@ -51,7 +47,7 @@ static void add_launches(struct page *page, const struct jc_counts *total)
                    "%s", "");
     if (launches)
         add(page, FIGURE(.depth = 1, .label = "memory hits",
-                         .value = less(launches, total->misses), .of = launches),
+                         .value = jc_hits_count(total), .of = launches),
             "%s", "");
     add(page, FIGURE(.depth = 1, .label = "stand-ins", .value = total->generic_launches,
                      .of = launches),
@@ -129,7 +125,7 @@ static void add_seal(struct page *page)
                         "the warm-up has left something out");
     add(page, FIGURE(.depth = 1, .label = "misses", .value = sealed->misses,
                      .paint = JC_PAINT_BAD),
-        "calls whose variant was not loaded");
+        "kinds of call without their variant");
     add(page, FIGURE(.depth = 1, .label = "compiles", .value = sealed->compiles,
                      .paint = JC_PAINT_BAD),
         "%s spent", jc_units_duration(sealed->compile_ns, text));
@@ -242,7 +238,7 @@ static bool are_zero(const struct jc_counts *counts)
     return memcmp(counts, &zero, sizeof(zero)) == 0; // nothing but uint64_t
 }
 
-static bool is_empty(const struct jc_stats *stats)
+bool jc_summary_is_empty(const struct jc_stats *stats)
 {
     return are_zero(&stats->total) && stats->num_processes == 0 && stats->num_kernels == 0;
 }
@@ -251,19 +247,20 @@ void jc_summary_show(const struct jc_summary *summary, const struct jc_screen *s
 {
     const struct jc_stats *stats = summary->stats;
     struct page page = {.summary = summary};
-    bool empty = is_empty(stats);
+    bool empty = jc_summary_is_empty(stats), from_start = !stats->since_ms && !stats->zeroed_ms;
     if (!empty || summary->verbosity > 1) {
         add_launches(&page, &stats->total);
         add_variants(&page, &stats->total);
         add_loads(&page, &stats->total);
         add_seal(&page);
         add_processes(&page);
-        add_since(&page);
     }
+    if (!empty || !from_start || summary->verbosity > 1)
+        add_since(&page);
     add_cache(&page);
     jc_figures_print(&page.figures, screen);
     jc_figures_finish(&page.figures);
-    if (empty && stats->since_ms) {
+    if (empty && !from_start) {
         fputc('\n', screen->out);
         jc_screen_wrap(screen, JC_PAINT_PLAIN, 0, 0,
                        "Nothing was launched or compiled since then.");

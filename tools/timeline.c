@@ -31,16 +31,18 @@ struct kind {
     const char *class; // of its marks in report.css
     const char *title;
     const char *what; // one of them
+    const char *note; // what they are; NULL: the title says it
 };
 
 // In the order of the lanes.
 static const struct kind kinds[] = {
-    {JC_EVENT_COMPILE, "compile", "Compiles", "compile"},
-    {JC_EVENT_LOAD, "load", "Loads", "load"},
-    {JC_EVENT_SAFE_POINT, "point", "Safe points", "safe point"},
-    {JC_EVENT_SEALED_MISS, "miss", "Missed after the seal", "miss"},
-    {JC_EVENT_STORM, "storm", "Stopped by the storm guard", "stop"},
-    {JC_EVENT_FAILURE, "failure", "Failures", "failure"},
+    {JC_EVENT_COMPILE, "compile", "Compiles", "compile", NULL},
+    {JC_EVENT_LOAD, "load", "Loads", "load", NULL},
+    {JC_EVENT_SAFE_POINT, "point", "Safe points", "safe point", NULL},
+    {JC_EVENT_SEALED_MISS, "miss", "Missed after the seal", "miss",
+     "kinds of call, newly asked for"},
+    {JC_EVENT_STORM, "storm", "Stopped by the storm guard", "stop", NULL},
+    {JC_EVENT_FAILURE, "failure", "Failures", "failure", NULL},
 };
 #define NUM_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -52,6 +54,8 @@ struct timeline {
     const struct jc_event **events; // of one lane
     size_t num_events;
     double free_from[MAX_ROWS]; // of the lane's rows
+    unsigned lane_tops[NUM_KINDS]; // where the marks begin, below the name
+    size_t num_lanes;
 };
 
 // --- places --------------------------------------------------------------------------------------
@@ -158,20 +162,6 @@ static void put_axis(const struct timeline *timeline, unsigned height)
 
 // --- one mark ------------------------------------------------------------------------------------
 
-// "parameter.BLOCK=128, facet.n=one".
-static void put_specialization(FILE *html, const char *lines)
-{
-    while (*lines) {
-        size_t size = strcspn(lines, "\n");
-        char *line = jc_copy_text(lines, size);
-        jc_html_text(html, line);
-        free(line);
-        lines += size + (lines[size] != '\0');
-        if (*lines)
-            fputs(", ", html);
-    }
-}
-
 static void put_times(FILE *html, const struct jc_event *event)
 {
     if (event->elapsed_ns) {
@@ -211,7 +201,7 @@ static void put_title(const struct timeline *timeline, const struct kind *kind,
     fprintf(html, ", process %d", pid_of(timeline, event));
     if (*event->specialization) {
         putc('\n', html);
-        put_specialization(html, event->specialization);
+        jc_html_in_line(html, event->specialization); // "parameter.BLOCK=128, facet.n=one"
     }
     if (*event->text) {
         putc('\n', html);
@@ -303,6 +293,8 @@ static void put_heading(const struct timeline *timeline, const struct kind *kind
     fprintf(timeline->html, "<text class=\"lane\" x=\"0\" y=\"%u\">%s <tspan class=\"muted\">",
             top + 12, kind->title);
     jc_html_count(timeline->html, timeline->num_events);
+    if (kind->note)
+        fprintf(timeline->html, " %s", kind->note);
     if (elapsed_ns) {
         fputs(", ", timeline->html);
         jc_html_duration(timeline->html, elapsed_ns);
@@ -384,12 +376,25 @@ static unsigned put_lane(struct timeline *timeline, const struct kind *kind, uns
     top += HEADING;
     unsigned height = timeline->num_events > MAX_MARKS ? put_columns(timeline, kind, top)
                                                        : put_marks(timeline, kind, top);
+    timeline->lane_tops[timeline->num_lanes++] = top;
     return top + height + LANE_GAP;
 }
 
 // --- seals ---------------------------------------------------------------------------------------
 
-// A line through all lanes. Ranks that seal at one time share one word.
+// Through all lanes, but not through their names.
+static void put_seal_line(const struct timeline *timeline, double at, unsigned height)
+{
+    unsigned top = SEAL_BAND - 2;
+    for (size_t i = 0; i <= timeline->num_lanes; i++) {
+        unsigned next = i < timeline->num_lanes ? timeline->lane_tops[i] : height - AXIS + HEADING;
+        fprintf(timeline->html, "<line x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%u\" y2=\"%u\"/>",
+                100 * at, 100 * at, top, next - HEADING);
+        top = next;
+    }
+}
+
+// Ranks that seal at one time share one word.
 static void put_seals(struct timeline *timeline, unsigned height)
 {
     FILE *html = timeline->html;
@@ -403,8 +408,8 @@ static void put_seals(struct timeline *timeline, unsigned height)
         fputs("  the seal of process ", html);
         fprintf(html, "%d became ", pid_of(timeline, event));
         jc_html_text(html, event->text);
-        fprintf(html, "</title><line x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%u\" y2=\"%u\"/>", 100 * at,
-                100 * at, SEAL_BAND - 2, height - AXIS);
+        fputs("</title>", html);
+        put_seal_line(timeline, at, height);
         if (last < 0 || at - last > 0.12) {
             fprintf(html, "<text x=\"%.3f%%\" y=\"11\" text-anchor=\"%s\">seal: ", 100 * at,
                     at < 0.06 ? "start" : at > 0.94 ? "end" : "middle");

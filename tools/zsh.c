@@ -22,6 +22,18 @@ static const char functions[] =
     "    _describe -t keys 'key' keys\n"
     "}\n"
     "\n"
+    "_jitcache_kernels()\n"
+    "{\n"
+    "    setopt localoptions extendedglob\n"
+    "    local -a dir kernels\n"
+    "    local name\n"
+    "    [[ -n ${opt_args[--dir]} ]] && dir=(--dir ${(Q)opt_args[--dir]/#\\~\\//$HOME/})\n"
+    "    for name in ${(f)\"$(_call_program kernels $jitcache ls ${(q)dir} 2>/dev/null)\"}; do\n"
+    "        [[ $name == [0-9a-f](#c8,)\\ * ]] && kernels+=(${${=name}[3]})\n"
+    "    done\n"
+    "    compadd -- ${(u)kernels}\n"
+    "}\n"
+    "\n"
     "_jitcache_commands()\n"
     "{\n"
     "    local -a commands=(\n";
@@ -79,6 +91,9 @@ static char *spell_offer(const struct jc_offer *offer)
         break;
     case JC_OFFER_KEYS:
         spelled = jc_make_text(":%s:_jitcache_keys", place);
+        break;
+    case JC_OFFER_KERNELS:
+        spelled = jc_make_text(":%s:_jitcache_kernels", place);
         break;
     case JC_OFFER_COMMANDS:
         spelled = jc_make_text(":%s:_jitcache_commands", place);

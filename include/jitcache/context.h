@@ -54,7 +54,8 @@ struct jc_context_params {
     // JITCACHE_RECORD: a manifest to write down what kernels are made and what calls want of them,
     // for `jitcache prewarm` to replay; see docs/manifest.md. Several processes may write one file.
     const char *record;
-    // JITCACHE_STATS: the folder to publish statistics in, or "off"; see stats.h
+    // JITCACHE_STATS: the folder to publish statistics in, by an absolute path, or "off"; see
+    // stats.h
     const char *stats;
     const struct jc_event_sink *events; // copied; NULL: none
     // JITCACHE_SAMPLE: every so many launches of a thread one is timed; 0: none. For the tail in

@@ -26,12 +26,16 @@ struct jc_counts {
                        // that have blocks to launch: an empty grid is none
     uint64_t generic_launches;  // of them: served by a stand-in, another variant than their own
     uint64_t captured_generic;  // into streams being captured, by a stand-in that a graph now keeps
-    uint64_t misses;            // kinds of call that were not known; see jc_kernel_info. In a storm
-                                // these are far more than the misses of struct jc_seal_info
-    uint64_t unaligned;         // kinds that a stand-in serves since pointers are less aligned
+    uint64_t misses;            // kinds of call that were not known, but for those of `unaligned`;
+                                // see jc_kernel_info. In a storm these are far more than the misses
+                                // of struct jc_seal_info
+    uint64_t unaligned;         // kinds that a stand-in serves for good since pointers are less
+                                // aligned than planned: no misses, also after a seal. Launches
+                                // without both were served by what was known: memory hits
     uint64_t stalls, stall_ns;  // calls that waited for their variant to be made (policy `wait`)
     uint64_t disk_hits, saved_ns;       // variants found in the cache; what compiling those took
     uint64_t compiles, compile_ns;      // variants compiled; the compiler's own time
+    uint64_t background_ns;             // of it: for what calls asked for and none waited for
     uint64_t queue_ns;                  // until a worker had time for them
     uint64_t waits, wait_ns;            // for others that were compiling the same
     uint64_t loads, load_ns, held_ns;   // into a device; in all, and while the driver loaded: then

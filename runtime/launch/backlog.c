@@ -264,6 +264,7 @@ static bool hand_out(void *user, struct jc_task *task)
 static void take_over(struct jc_backlog *backlog, struct jc_upgrade *upgrade,
                       struct jc_obtained *obtained)
 {
+    obtained->effort.background = true;
     // Counted now: it may wait for long, and for nothing.
     jc_kernel_count_effort(upgrade->kernel, obtained, upgrade->variant->info.specialization);
     obtained->compiled = false;

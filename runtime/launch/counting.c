@@ -118,6 +118,16 @@ static void count_free(const struct jc_kernel *kernel, bool sealed, struct jc_co
         atomic_load_explicit(&free_counts->captured_generic, memory_order_relaxed);
 }
 
+// Those with less aligned pointers, which struct jc_counts has by kind.
+static uint64_t unaligned_misses(const struct jc_kernel *kernel)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < 2; i++)
+        sum += atomic_load_explicit(&kernel->free_counts[i].unaligned_misses,
+                                    memory_order_relaxed);
+    return sum;
+}
+
 // What is counted right now. The kernel's lock is held.
 static void read_counts(const struct jc_kernel *kernel, struct jc_counts *total,
                         struct jc_counts *sealed)
@@ -196,7 +206,7 @@ void jc_kernel_info(struct jc_kernel *kernel, struct jc_kernel_info *info)
     info->unaligned = total.unaligned;
     info->captured_generic = total.captured_generic;
     info->load_ns = total.load_ns;
-    info->misses = total.misses;
+    info->misses = total.misses + unaligned_misses(kernel);
     info->queued = total.queued;
     info->upgraded = total.upgraded;
     info->storms = total.storms;

@@ -36,6 +36,7 @@ struct jc_variant {
 // What is counted without a lock, in relaxed order: nothing goes with it.
 struct jc_free_counts {
     atomic_uint_fast64_t misses, captured_generic;
+    atomic_uint_fast64_t unaligned_misses; // apart: nobody is to mend them
 };
 
 // Launches that came after a seal: by their own variant, and by a stand-in.

@@ -214,10 +214,11 @@ static void count_captured(struct jc_kernel *kernel, enum jc_seal seal)
     atomic_fetch_add_explicit(&counts->captured_generic, 1, memory_order_relaxed);
 }
 
-static void count_miss(struct jc_kernel *kernel, enum jc_seal seal)
+static void count_miss(const struct miss *miss)
 {
-    struct jc_free_counts *counts = &kernel->free_counts[seal != JC_SEAL_OPEN];
-    atomic_fetch_add_explicit(&counts->misses, 1, memory_order_relaxed);
+    struct jc_free_counts *counts = &miss->kernel->free_counts[miss->seal != JC_SEAL_OPEN];
+    atomic_fetch_add_explicit(miss->unaligned ? &counts->unaligned_misses : &counts->misses, 1,
+                              memory_order_relaxed);
 }
 
 // Waits for nothing: if somebody has the lock, the generic variant serves this once.
@@ -418,7 +419,7 @@ static enum jc_result serve_missed(struct jc_kernel *kernel, void *stream,
     miss.policy = policy_of(kernel, seal);
     miss.unaligned = jc_scheme_is_unaligned(&kernel->scheme, miss.words);
     jc_kernel_want(kernel, miss.words, &wanted);
-    count_miss(kernel, seal);
+    count_miss(&miss);
     if (miss.capturing || miss.unaligned || miss.policy == JC_POLICY_GENERIC)
         serve_at_once(&miss, service);
     else if (miss.policy == JC_POLICY_FAIL)

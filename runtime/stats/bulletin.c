@@ -63,8 +63,10 @@ static enum jc_result open_path(struct jc_bulletins *bulletins, const char *path
     char *own = strdup(path);
     if (!own)
         return JC_ERROR_OUT_OF_MEMORY;
-    if (create && !jc_folder_make(own))
-        say(bulletins, own, strerror(errno));
+    if (create && mkdir(own, 0700) != 0 && errno != EEXIST)
+        say(bulletins, own, errno == ENOENT ? "the folder that it is to lie in does not exist;"
+                                              " make that, or set JITCACHE_STATS to another"
+                                            : strerror(errno));
     else
         open_trusted(bulletins, AT_FDCWD, own);
     if (bulletins->fd >= 0)
@@ -144,6 +146,11 @@ bool jc_bulletins_same(const struct jc_bulletins *one, const struct jc_bulletins
 bool jc_bulletins_are_off(const char *folder)
 {
     return folder && strcmp(folder, "off") == 0;
+}
+
+bool jc_bulletins_may_be(const char *folder)
+{
+    return !folder || !*folder || *folder == '/' || jc_bulletins_are_off(folder);
 }
 
 // --- a file --------------------------------------------------------------------------------------

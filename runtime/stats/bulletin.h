@@ -10,9 +10,9 @@
 // left out of it (jc_sheet_add_past).
 //
 // ID is the run's. The folder is the one that JITCACHE_STATS names, else /dev/shm/jitcache-UID,
-// where that is a file system in memory, else `stats` in the cache's folder. It is made 0700, and
-// is not used if it belongs to another user or others may write it. Files of other users, links,
-// and what is larger than 16 MiB are passed over.
+// where that is a file system in memory, else `stats` in the cache's folder. It is made 0700, but
+// not what it lies in, and is not used if it belongs to another user or others may write it. Files
+// of other users, links, and what is larger than 16 MiB are passed over.
 
 #ifndef JC_BULLETIN_H
 #define JC_BULLETIN_H
@@ -45,6 +45,10 @@ bool jc_bulletins_same(const struct jc_bulletins *one, const struct jc_bulletins
 
 // Whether JITCACHE_STATS says that there are none.
 bool jc_bulletins_are_off(const char *folder);
+
+// Whether it may say that: a relative path would be one folder for who publishes, and another for
+// who reads.
+bool jc_bulletins_may_be(const char *folder);
 
 // Gives a process its sign of life: a descriptor that the child of a fork does not have. -1: it
 // cannot publish here; errno.

@@ -160,7 +160,8 @@ static void put_varying(struct jc_buffer *text, const struct jc_stats *stats)
 {
     static const char metric[] = "jitcache_varying_states";
     put_family(text, metric, "gauge", "",
-               "States that an argument or parameter took beyond what was planned");
+               "States that an argument or parameter took, planned ones included, of kernels"
+               " whose calls asked for more than was planned");
     for (size_t i = 0; i < stats->num_kernels; i++) {
         const struct jc_stats_kernel *kernel = &stats->kernels[i];
         for (size_t j = 0; j < kernel->num_varying; j++) {

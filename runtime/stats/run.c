@@ -358,6 +358,14 @@ static bool write_out(struct jc_run *run, const struct jc_buffer *text,
     return !why;
 }
 
+// A folder that somebody named, and that is refused, is to be mended.
+static void tell_unpublished(const struct jc_run *run, const char *why)
+{
+    bool is_named = run->folder && *run->folder;
+    jc_log(&run->context->log, is_named ? JC_LOG_WARNING : JC_LOG_INFO,
+           "statistics are not published: %s", why);
+}
+
 // Looks, and publishes what has changed. Called by the run's thread, and by the one that has waited
 // for its end; so nobody else opens and writes.
 static void publish(struct jc_run *run)
@@ -385,7 +393,7 @@ static void publish(struct jc_run *run)
         pthread_mutex_unlock(&run->keeping);
     }
     if (failure.why[0] && !run->told)
-        jc_log(&run->context->log, JC_LOG_INFO, "statistics are not published: %s", failure.why);
+        tell_unpublished(run, failure.why);
     run->told = run->told || failure.why[0];
     jc_buffer_finish(&edition.past);
     jc_buffer_finish(&edition.present);

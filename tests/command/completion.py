@@ -208,6 +208,20 @@ class Completion(harness.Case):
                               {each.strip("/").replace("\\", "")
                                for each in ask("jitcache ls --dir a")})
 
+    def test_moments_are_offered_as_they_are_written(self):
+        words = ["10m", "1h", "1d", "today", "yesterday"]
+        self.offered("jitcache stats --since ", words, words)
+        self.offered("jitcache report --since to", ["today"], words)
+
+    def test_kernels_of_the_cache_are_offered(self):
+        self.fill()
+        kernels = {each["kernel"] for each in self.json("ls")["records"]} - {"?"}
+        self.assertTrue(kernels)
+        self.offered("jitcache ls --kernel ", kernels)
+        kernel = sorted(kernels)[0]
+        self.offered(f"jitcache explain --last --kernel {kernel[:2]}", [kernel])
+        self.offered("jitcache ls --kernel none", [], kernels)
+
     def test_keys_of_the_cache_are_offered(self):
         self.offered("jitcache show ", [])
         self.assertFalse(self.cache.exists())

@@ -179,6 +179,25 @@ class Doctor(harness.Case):
         self.one(found, "cache", "problem", "every user can write")
         self.assertIn("mode 0777", found["disk"][0][1])
 
+    def test_a_folder_of_statistics_that_is_asked_for_has_to_be_one_to_publish_in(self):
+        shared, link, file = (self.folder / name for name in ("shared", "link", "file"))
+        shared.mkdir()
+        shared.chmod(0o777)
+        link.symlink_to(self.folder)
+        file.write_text("")
+        for path, level, wanted in [
+                (self.folder / "new", "ok", "does not exist yet"), (self.folder, "ok", ""),
+                (shared, "warning", "others can write it"), (link, "warning", "is no folder"),
+                (file, "warning", "is no folder"),
+                (self.folder / "a/b", "warning", f"make {self.folder}/a, or")]:
+            self.env["JITCACHE_STATS"] = str(path)
+            self.one(self.examine(0), "statistics", level, str(path), wanted)
+        self.env["JITCACHE_STATS"] = "off"
+        self.one(self.examine(0), "statistics", "ok", "says off")
+        self.env["JITCACHE_STATS"] = ""
+        self.assertNotIn("statistics", self.examine(0))
+        self.assertFalse((self.folder / "new").exists())
+
     def test_a_user_without_a_home_is_told(self):
         for name in ["HOME", "XDG_CACHE_HOME", "JITCACHE_DIR"]:
             del self.env[name]

@@ -1,4 +1,5 @@
 """`explain --last` finds the newest compile and what is nearest to it, and says it in words."""
+import re
 import time
 import unittest
 
@@ -132,7 +133,14 @@ class ExplainLast(harness.Case):
         self.template = self.write("copy.cu", PLAIN.replace(" = 1;", " = one;"))
         self.compile(1, 16, status=1)
         self.assertEqual(self.last()["b"]["kind"], "failure")
-        self.assertRegex(self.run_command("explain", "--last").out, r"\n   failed \d.*, after \d+")
+        text = self.run_command("explain", "--last").out
+        self.assertRegex(text, r"\n   failed \d.*, after \d+")
+        # Why, and where all of it is; and nothing of two that were compiled.
+        self.assertRegex(text, r"\n   .*error: identifier \"one\" is undefined\n"
+                               r"   jitcache show --kind failure [0-9a-f]{12} has all of it\n")
+        self.assertIn("1 thing differs, so each had its own compile:", text)
+        hint = re.search(r"jitcache (show .*) has all", text)[1].split()
+        self.assertIn("identifier", self.run_command(*hint).out)
 
     def test_a_value_is_told_as_it_is(self):
         self.template = self.write("copy.cu", TEMPLATE)

@@ -13,7 +13,7 @@ DASHBOARD = harness.ROOT / "docs" / "grafana" / "jitcache.json"
 LABELS_OF_OTHERS = {"instance", "le", "file"}
 METRICS_OF_OTHERS = {"node_textfile_mtime_seconds"}
 FUNCTIONS = {"sum", "max", "count", "rate", "increase", "time", "vector", "histogram_quantile",
-             "by", "or"}
+             "by", "on", "and", "or"}
 
 
 def anchor_of(heading):
@@ -69,7 +69,7 @@ class Operations(harness.Case):
                 bare = re.sub(r'"[^"]*"', '""', query)
                 bare = re.sub(r"\[[^\]]*\]", "", bare)
                 used = set(re.findall(r"(\w+)\s*(?:=~?|!=|!~)", bare))
-                for group in re.findall(r"by \(([^)]*)\)", bare):
+                for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", bare):
                     used |= {label.strip() for label in group.split(",")}
                 self.assertLessEqual(used, labels | LABELS_OF_OTHERS)
                 words = set(re.findall(r"[a-z_][a-z_0-9]*", bare))

@@ -101,7 +101,7 @@ class Report(harness.Case):
         text = self.page("serving").text()
         for wanted in ("3 kernels ask for variants that nobody planned.", "38 launches waited",
                        "After the seal calls of", "1 variant could not be made", "gpu-17",
-                       "30 kernels on 2 devices", "2 running, all 2 sealed; 3 ended",
+                       "30 kernels on 2 devices", "2 running, all sealed; 3 ended",
                        "to 2026-11-30 10:00:00 UTC"):
             self.assertIn(wanted, text)
 
@@ -129,10 +129,12 @@ class Report(harness.Case):
         page = self.page("serving")
         self.assertEqual(page.tags.count("article"), 3)
         text = page.text("storms")
-        self.assertRegex(text, r"silu_mul_fp8_quant\nOn 2 devices: 424 variants asked for in "
-                               r"\d+ min, [\d.]+ a minute, and it goes on; about \d+ min lost: ")
-        self.assertRegex(text, r"\nOn device 1: 31 variants asked for in .*, the last one at "
-                               r"09:35:00; about .* lost to the compiler; no launch waited\.\n")
+        self.assertRegex(text, r"silu_mul_fp8_quant\nOn 2 devices: calls asked for 424 unplanned "
+                               r"variants in \d+ min, [\d.]+ a minute, and it goes on; \d+ variants"
+                               r" were made, planned ones included; about \d+ min lost: ")
+        self.assertRegex(text, r"\nOn device 1: calls asked for 31 unplanned variants in .*, the"
+                               r" last one at 09:35:00; .* made, .*; about .* lost to compiling in"
+                               r" the background; no launch waited\.\n")
         self.assertEqual(text.count("kernels/silu_mul_fp8_quant.cu:7"), 1)
 
     def test_the_timeline_has_a_mark_for_each_event_with_what_it_was(self):
@@ -143,6 +145,9 @@ class Report(harness.Case):
         self.assertRegex(text, r"09:40:00\.000  failure of lora_shrink, 90 ms.*process 410[01]\n"
                                r'lora_shrink\.cu:31: error: identifier "rank" is undefined')
         self.assertIn("parameter.BLOCK=128, facet.num_tokens=div: 16", text)
+        self.assertRegex(text, r"Missed after the seal \d+ kinds of call, newly asked for")
+        self.assertIn("missed after the sealparameter.BLOCK=128, facet.num_tokens=value: 4097",
+                      page.text("incidents"))
         self.assertIn("the seal of process 4100 became log", text)
 
     def test_more_marks_than_can_be_told_apart_become_columns(self):

@@ -81,9 +81,10 @@ def add_storm(kernel, argument, last_asked_ms):
     kernel.update(varying=[argument], asked=asked, first_asked_ms=START + 600_000,
                   last_asked_ms=last_asked_ms,
                   sealed={"misses": asked // 2, "loads": asked // 4, "compiles": asked // 4,
-                          "compile_ns": asked // 4 * 410 * MS, "held_ns": asked // 4 * 400 * US})
-    add(kernel["total"], compiles=asked, compile_ns=asked * 410 * MS, loads=asked,
-        held_ns=asked * 400 * US, misses=asked)
+                          "compile_ns": asked // 4 * 410 * MS,
+                          "background_ns": asked // 4 * 350 * MS, "held_ns": asked // 4 * 400 * US})
+    add(kernel["total"], compiles=asked, compile_ns=asked * 410 * MS,
+        background_ns=asked * 350 * MS, loads=asked, held_ns=asked * 400 * US, misses=asked)
 
 
 class Events:
@@ -115,7 +116,7 @@ class Events:
             self.add_variant(time_ms, NAMES[0 if draw(10) else 1])
             if draw(2):
                 self.add(time_ms - 900, "sealed_miss", NAMES[0],
-                         specialization="facet.num_tokens=value: 4097\n")
+                         specialization="parameter.BLOCK=128\nfacet.num_tokens=value: 4097\n")
             if index % 6 == 0:
                 self.add(time_ms + 5000, "safe_point", elapsed_ns=(3 + draw(20)) * MS,
                          count=1 + draw(3))
