@@ -523,7 +523,7 @@ static void check_nvtx(struct doctor *doctor)
     add_fact(doctor, "nvtx", json_boolean(HAS_NVTX));
     if (HAS_NVTX)
         jc_findings_add(&doctor->findings, JC_FINDING_OK, "nvtx",
-                        "a profiler, such as Nsight Systems, shows kernel and variant of each launch");
+                        "a profiler, such as Nsight Systems, shows kernel and variant of a launch");
     else
         jc_findings_add(&doctor->findings, wanted ? JC_FINDING_WARNING : JC_FINDING_OK, "nvtx",
                         "this jitcache was built without it, and tells profilers nothing; for that"

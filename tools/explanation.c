@@ -181,7 +181,7 @@ static void print_fact(const struct jc_difference *difference)
     char *fact_a = spell_fact(difference->a), *fact_b = spell_fact(difference->b);
     char *a = jc_printable(fact_a, strlen(fact_a), false);
     char *b = jc_printable(fact_b, strlen(fact_b), false);
-    printf("B is for calls in which %s is %s, A for those in which it is %s.\n", name, b, a);
+    printf("B is for calls where %s is %s, A where it is %s.\n", name, b, a);
     free(name);
     free(fact_a);
     free(fact_b);

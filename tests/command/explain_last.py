@@ -83,7 +83,7 @@ class ExplainLast(harness.Case):
         self.assertTrue(text.startswith("B is the newest compile of copy, A the nearest of 2 older"
                                         f" ones:\n\nA  {told['a']['key']}  variant  copy"), text)
         self.assertRegex(text, r"\n   compiled \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(.*\), in \d+ ms\nB")
-        self.assertIn("B is for calls in which n is 1, A for those in which it is a multiple of"
+        self.assertIn("B is for calls where n is 1, A where it is a multiple of"
                       " 16.\nWith that annotation both calls would have used one variant.", text)
         self.assertIn("do_not_specialize: true on n keeps this out of the key", text)
 
@@ -147,7 +147,7 @@ class ExplainLast(harness.Case):
         self.generic()
         self.compile(4096, 5)
         self.compile(4097, 5)
-        self.assertIn("B is for calls in which n is 4097, A for those in which it is 4096.",
+        self.assertIn("B is for calls where n is 4097, A where it is 4096.",
                       self.run_command("explain", "--last").out)
 
     def test_thousands_of_records_take_no_seconds(self):
