@@ -90,7 +90,7 @@ class Records(harness.Case):
     def test_stats_knows_no_compile_time_of_what_never_compiled(self):
         path = self.write("typo.cu", "/*jitcache\nkernel: typo\narguments: []\n*/\n")
         self.run_command("prewarm", path, "--arch", "sm_90a", status=1)
-        self.assertRegex(self.run_command("stats").out, r"(?m)^typo +0 +1 +1 .* - +\S.*$")
+        self.assertRegex(self.run_command("stats", "-v").out, r"(?m)^typo +0 +1 +1 .* - +\S.*$")
 
     def test_show_tells_what_a_variant_was_made_from(self):
         self.fill()
