@@ -27,10 +27,6 @@ enum jc_result jc_folder_open(struct jc_folder *folder, const char *dir, bool re
                               bool trust_group, char reason[JC_REASON_SIZE]);
 void jc_folder_finish(struct jc_folder *folder);
 
-// Makes a folder, 0700, and those above it that are missing; true where it is there already. The
-// path is written to, and left as it was. False: errno says why.
-bool jc_folder_make(char *path);
-
 // Whether the path still leads to the folder that was opened. It does not once the folder was
 // removed, moved, or has another in its place, or mounted over it.
 bool jc_folder_is_in_place(const struct jc_folder *folder);

@@ -38,11 +38,29 @@ int __wrap_statfs64(const char *path, struct statfs *fs)
     return status;
 }
 
+int __real_faccessat(int folder, const char *name, int mode, int flags);
+int __wrap_faccessat(int folder, const char *name, int mode, int flags);
+
+static void (*once_looked)(void); // called once, after somebody looked whether a file is there
+
+int __wrap_faccessat(int folder, const char *name, int mode, int flags)
+{
+    int status = __real_faccessat(folder, name, mode, flags);
+    int saved = errno;
+    void (*call)(void) = once_looked;
+    once_looked = NULL;
+    if (call)
+        call();
+    errno = saved;
+    return status;
+}
+
 static struct jc_cache *cache;
 
 static int set_up(void **state)
 {
     without_memory = false;
+    once_looked = NULL;
     if (scratch_setup(state) != 0)
         return -1;
     return jc_cache_create(jc_cache_params(.dir = scratch_path("cache")), &cache, NULL);
@@ -527,6 +545,34 @@ static void what_belongs_to_nothing_is_swept(void **state)
     jc_bulletins_finish(&bulletins);
 }
 
+static struct jc_bulletins own;
+static int own_live;
+
+// Publishes for the first time, and dies.
+static void publish_and_die(void)
+{
+    jc_bulletin_write(&own, id, "a", 1);
+    jc_bulletin_abandon(&own, own_live);
+    own_live = -1;
+}
+
+static void who_publishes_and_dies_while_others_look_is_not_swept(void **state)
+{
+    (void) state;
+    struct jc_bulletins bulletins;
+    open_folder(&own);
+    open_folder(&bulletins);
+    own_live = jc_bulletin_begin(&own, id);
+    once_looked = publish_and_die;
+    visit(&bulletins, true);
+    if (own_live >= 0) // nobody looked
+        publish_and_die();
+    assert_int_equal(visit(&bulletins, true).dead, 1);
+    jc_bulletins_remove(&own, id);
+    jc_bulletins_finish(&own);
+    jc_bulletins_finish(&bulletins);
+}
+
 static void who_was_robbed_of_its_sign_of_life_is_not_dead_at_once(void **state)
 {
     (void) state;
@@ -609,6 +655,7 @@ int main(void)
         TEST(what_is_not_ours_or_no_file_is_passed_over),
         TEST(a_file_of_another_user_is_passed_over),
         TEST(what_belongs_to_nothing_is_swept),
+        TEST(who_publishes_and_dies_while_others_look_is_not_swept),
         TEST(who_was_robbed_of_its_sign_of_life_is_not_dead_at_once),
         TEST(a_past_goes_with_its_bulletin),
         TEST(a_visit_ends_where_it_is_told_to),

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "await.h"
@@ -649,6 +650,26 @@ static void one_whose_disk_is_full_leaves_its_bulletin(void **state)
     jc_history_finish(&history);
 }
 
+static void one_that_has_no_descriptor_left_leaves_its_bulletin(void **state)
+{
+    (void) state;
+    struct rlimit limit;
+    runs_count(context, "k", 5);
+    assert_true(runs_await_published(context, 5));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    jc_context_destroy(&context);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    struct runs_look look = runs_look(reader);
+    assert_int_equal(look.dead, 1);
+    assert_int_equal(look.launches, 5);
+    context = runs_open(NULL);
+    runs_count(context, "k", 1);
+    await(runs_look(reader).dead == 0);
+    check_history(1, 5);
+}
+
 // --- forks ---------------------------------------------------------------------------------------
 
 static int use_everything(struct kernel *kernel)
@@ -866,6 +887,7 @@ int main(void)
         TEST(whoever_empties_the_folder_sees_it_filled_again),
         TEST(one_that_cannot_have_the_history_leaves_its_bulletin),
         TEST(one_whose_disk_is_full_leaves_its_bulletin),
+        TEST(one_that_has_no_descriptor_left_leaves_its_bulletin),
         TEST(in_the_child_of_a_fork_a_run_is_the_parent_s),
         TEST(a_process_whose_child_lives_on_is_dead_all_the_same),
         TEST(a_child_with_the_number_of_its_parent_is_a_child),

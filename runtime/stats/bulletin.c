@@ -367,7 +367,8 @@ static void sweep(struct jc_bulletins *bulletins, const char *name, const char *
     char id[ID_DIGITS + 1];
     snprintf(id, sizeof(id), "%.32s", name);
     if (strcmp(suffix, ".live") == 0) {
-        if (!jc_bulletins_has(bulletins, id) && !is_alive(bulletins, id))
+        // Looked at in this order: a dead process publishes nothing any more.
+        if (!is_alive(bulletins, id) && !jc_bulletins_has(bulletins, id))
             jc_bulletins_remove(bulletins, id);
     } else if ((strcmp(suffix, ".live-new") == 0 || strcmp(suffix, ".stats-new") == 0 ||
                 strcmp(suffix, ".past-new") == 0) && is_old(bulletins, name)) {

@@ -62,6 +62,25 @@ static bool may_write(const struct jc_context *context, bool anyway)
             jc_folder_can_be_written(&cache->folder));
 }
 
+// Why a file that lies in a folder of ours cannot be locked. What is short now need not be for the
+// next one.
+static enum jc_result result_of(int status)
+{
+    switch (status) {
+    case ENOMEM:
+        return JC_ERROR_OUT_OF_MEMORY;
+    case EMFILE:
+    case ENFILE:
+    case ENOLCK:
+    case ENOSPC:
+    case EDQUOT:
+    case EIO:
+        return JC_ERROR_IO;
+    default:
+        return JC_ERROR_CACHE;
+    }
+}
+
 // A descriptor of its own for each, so that threads exclude each other too.
 enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
                                struct jc_error *error)
@@ -82,7 +101,7 @@ enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
         nanosleep(&(struct timespec){.tv_nsec = (long) (STEP_NS / 2 + now % STEP_NS)}, NULL);
     }
     if (status != 0)
-        return jc_fail(error, JC_ERROR_CACHE, "%s in %s cannot be locked: %s", LOCK_FILE,
+        return jc_fail(error, result_of(status), "%s in %s cannot be locked: %s", LOCK_FILE,
                        cache->folder.path, strerror(status));
     return JC_OK;
 }

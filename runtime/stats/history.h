@@ -28,8 +28,8 @@
 // Waits for the lock, 2 s at most; it is given back with jc_history_unlock. `anyway`: even where
 // jc_context_params said that the cache is only read, since the history is no record of it; nothing
 // else is an exception. JC_ERROR_CACHE: there is no folder that can be written. JC_ERROR_IO: its
-// disk failed or was full. JC_ERROR_TIMEOUT: the lock was not had. After the last two what is to be
-// added can be left for somebody else.
+// disk failed or was full, or no descriptor was left. JC_ERROR_TIMEOUT: the lock was not had.
+// JC_ERROR_OUT_OF_MEMORY. After the last three what is to be added can be left for somebody else.
 enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *lock,
                                struct jc_error *error);
 void jc_history_unlock(struct jc_context *context, int lock);
