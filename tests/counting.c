@@ -166,14 +166,16 @@ static void a_call_that_waits_for_its_variant_is_a_stall(void **state)
     struct row before = row_of("by_value", 0);
     launch(kernel, 1, 3);
     struct row after = row_of("by_value", 0);
-    EXPECT(after.total, .compiles = 2, .loads = 2, .misses = 1, .stalls = 1, .launches = 3);
+    EXPECT(after.total, .compiles = 2, .loads = 2, .misses = 1, .missed_launches = 1,
+           .stalls = 1, .launches = 3);
     assert_true(after.total.stall_ns >= after.total.compile_ns - before.total.compile_ns);
     assert_int_equal(after.total.background_ns, 0);
     // One that is made ahead is none.
     prepare(kernel, 2);
     launch(kernel, 2, 1);
     after = row_of("by_value", 0);
-    EXPECT(after.total, .compiles = 3, .loads = 3, .misses = 1, .stalls = 1, .launches = 4);
+    EXPECT(after.total, .compiles = 3, .loads = 3, .misses = 1, .missed_launches = 1,
+           .stalls = 1, .launches = 4);
     jc_kernel_destroy(&kernel);
     jc_template_destroy(&tmpl);
 }
@@ -186,13 +188,15 @@ static void what_could_not_be_made_is_counted_too(void **state)
     struct jc_kernel *kernel = make_with(device, tmpl, JC_POLICY_WAIT);
     launch(kernel, 1001, 2);
     struct row row = row_of("by_value", 0);
-    EXPECT(row.total, .compiles = 1, .loads = 1, .misses = 1, .stalls = 1, .failures = 1,
+    EXPECT(row.total, .compiles = 1, .loads = 1, .misses = 1, .missed_launches = 1, .stalls = 1,
+           .failures = 1,
            .launches = 2, .generic_launches = 2);
     // What was compiled, and does not fit.
     sim.fail_next("cuModuleLoadData", JC_CU_OUT_OF_MEMORY, 0);
     launch(kernel, 7, 1);
     row = row_of("by_value", 0);
-    EXPECT(row.total, .compiles = 2, .loads = 1, .misses = 2, .stalls = 2, .failures = 2,
+    EXPECT(row.total, .compiles = 2, .loads = 1, .misses = 2, .missed_launches = 2, .stalls = 2,
+           .failures = 2,
            .out_of_memory = 1, .launches = 3, .generic_launches = 3);
     jc_kernel_destroy(&kernel);
     jc_template_destroy(&tmpl);
@@ -224,7 +228,8 @@ static void a_kernel_that_went_leaves_its_counts_and_nothing_else(void **state)
     jc_kernel_destroy(&kernel);
     let_compiles_go();
     struct row row = row_of("by_value", 0);
-    EXPECT(row.total, .compiles = 1, .loads = 1, .misses = 1, .queued = 1, .launches = 2,
+    EXPECT(row.total, .compiles = 1, .loads = 1, .misses = 1, .missed_launches = 1, .queued = 1,
+           .launches = 2,
            .generic_launches = 2);
     assert_int_equal(row.kernels + row.variants + row.stand_ins, 0);
     assert_int_equal(row.asked, 1);
@@ -247,8 +252,10 @@ static void devices_count_for_themselves(void **state)
     assert_int_equal(sim.cuCtxSetCurrent(primary), 0);
     launch(kernels[1], 1, 3);
     struct row rows[] = {row_of("by_value", 0), row_of("by_value", 1)};
-    EXPECT(rows[0].total, .compiles = 2, .loads = 2, .misses = 1, .stalls = 1, .launches = 2);
-    EXPECT(rows[1].total, .disk_hits = 2, .loads = 2, .misses = 1, .stalls = 1, .launches = 3);
+    EXPECT(rows[0].total, .compiles = 2, .loads = 2, .misses = 1, .missed_launches = 1,
+           .stalls = 1, .launches = 2);
+    EXPECT(rows[1].total, .disk_hits = 2, .loads = 2, .misses = 1, .missed_launches = 1,
+           .stalls = 1, .launches = 3);
     jc_kernel_destroy(&kernels[0]);
     jc_kernel_destroy(&kernels[1]);
     jc_template_destroy(&tmpl);
@@ -441,12 +448,14 @@ static void less_aligned_pointers_and_captures_are_counted(void **state)
     assert_int_equal(row.asked, 0);
     assert_int_equal(row.total.launches, 3);
     assert_int_equal(row.total.generic_launches, 3);
+    assert_int_equal(row.total.missed_launches, 1);
     seal(JC_SEAL_LOG);
     serving_fill(&call, 0x10008, 100, 4100, 64);
     assert_int_equal(jc_kernel_launch(kernel, NULL, call.args, &error), JC_OK);
     row = row_of("serve", 0);
     assert_int_equal(row.sealed.unaligned, 1);
     assert_int_equal(row.sealed.misses, 0);
+    assert_int_equal(row.sealed.missed_launches, 1);
     assert_int_equal(info_of(kernel).misses, 2);
     assert_int_equal(info_of(kernel).sealed_misses, 0);
     serving_fill(&call, 0x10000, 100, 64, 64);

@@ -25,13 +25,14 @@ struct jc_counts {
     uint64_t launches; // by jc_kernel_launch, enqueued; and calls that jc_kernel_resolve served and
                        // that have blocks to launch: an empty grid is none
     uint64_t generic_launches;  // of them: served by a stand-in, another variant than their own
+    uint64_t missed_launches;   // of them: their kind was not known, and what serves it was looked
+                                // for or made first. All others are memory hits
     uint64_t captured_generic;  // into streams being captured, by a stand-in that a graph now keeps
     uint64_t misses;            // kinds of call that were not known, but for those of `unaligned`;
                                 // see jc_kernel_info. In a storm these are far more than the misses
-                                // of struct jc_seal_info
+                                // of struct jc_seal_info. Under `fail` calls, not kinds
     uint64_t unaligned;         // kinds that a stand-in serves for good since pointers are less
-                                // aligned than planned: no misses, also after a seal. Launches
-                                // without both were served by what was known: memory hits
+                                // aligned than planned: no misses, also after a seal
     uint64_t stalls, stall_ns;  // calls that waited for their variant to be made (policy `wait`)
     uint64_t disk_hits, saved_ns;       // variants found in the cache; what compiling those took
     uint64_t compiles, compile_ns;      // variants compiled; the compiler's own time

@@ -114,6 +114,8 @@ static void count_free(const struct jc_kernel *kernel, bool sealed, struct jc_co
 {
     const struct jc_free_counts *free_counts = &kernel->free_counts[sealed];
     counts->misses += atomic_load_explicit(&free_counts->misses, memory_order_relaxed);
+    counts->missed_launches +=
+        atomic_load_explicit(&free_counts->missed_launches, memory_order_relaxed);
     counts->captured_generic +=
         atomic_load_explicit(&free_counts->captured_generic, memory_order_relaxed);
 }

@@ -35,7 +35,7 @@ struct jc_variant {
 
 // What is counted without a lock, in relaxed order: nothing goes with it.
 struct jc_free_counts {
-    atomic_uint_fast64_t misses, captured_generic;
+    atomic_uint_fast64_t misses, missed_launches, captured_generic;
     atomic_uint_fast64_t unaligned_misses; // apart: nobody is to mend them
 };
 

@@ -439,6 +439,9 @@ enum jc_result jc_kernel_miss(struct jc_kernel *kernel, void *stream, const stru
         return JC_OK;
     int saved = errno;
     enum jc_result result = serve_missed(kernel, stream, call, seal, service, error);
+    if (result == JC_OK)
+        atomic_fetch_add_explicit(&kernel->free_counts[seal != JC_SEAL_OPEN].missed_launches, 1,
+                                  memory_order_relaxed);
     errno = saved;
     return result;
 }

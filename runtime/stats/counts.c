@@ -29,6 +29,8 @@ static const struct jc_count_field count_fields[] = {
           "Launches enqueued, and calls resolved that had blocks to launch"),
     COUNT(generic_launches, "generic_launches", "",
           "Launches served by another variant than their own"),
+    COUNT(missed_launches, "missed_launches", "",
+          "Launches whose kind of call was not known; all others are memory hits"),
     COUNT(captured_generic, "captured_generic_launches", "",
           "Launches that a graph keeps with another variant than their own"),
     COUNT(misses, "misses", "", "Kinds of call whose variant was not known"),

@@ -63,7 +63,8 @@ def make_kernel(name, device):
         "name": name, "device": device, "kernels": 1, "variants": variants, "stand_ins": 1,
         "samples": samples + [draw(3) for _ in range(8)], "sealed": {},
         "total": {"launches": launches, "generic_launches": launches // (50 + draw(9000)),
-                  "misses": variants + draw(9), "disk_hits": variants - compiles,
+                  "misses": variants + 4, "missed_launches": variants + 4,
+                  "disk_hits": variants - compiles,
                   "saved_ns": variants * 400 * MS, "compiles": compiles,
                   "compile_ns": compiles * (300 + draw(400)) * MS,
                   "queue_ns": compiles * 20 * MS, "loads": variants,
@@ -84,7 +85,8 @@ def add_storm(kernel, argument, last_asked_ms):
                           "compile_ns": asked // 4 * 410 * MS,
                           "background_ns": asked // 4 * 350 * MS, "held_ns": asked // 4 * 400 * US})
     add(kernel["total"], compiles=asked, compile_ns=asked * 410 * MS,
-        background_ns=asked * 350 * MS, loads=asked, held_ns=asked * 400 * US, misses=asked)
+        background_ns=asked * 350 * MS, loads=asked, held_ns=asked * 400 * US, misses=asked,
+        missed_launches=asked)
 
 
 class Events:

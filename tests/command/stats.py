@@ -23,10 +23,10 @@ S, MS = 1_000_000_000, 1_000_000
 NOW = 1_796_047_450_250  # 2026-11-30T14:04:10.250Z
 MINUTE = 60_000
 
-COUNTS = {"launches", "generic_launches", "captured_generic", "misses", "unaligned", "stalls",
-          "stall_ns", "disk_hits", "saved_ns", "compiles", "compile_ns", "background_ns",
-          "queue_ns", "waits", "wait_ns", "loads", "load_ns", "held_ns", "loaded_bytes",
-          "failures", "out_of_memory", "queued", "upgraded", "storms"}
+COUNTS = {"launches", "generic_launches", "missed_launches", "captured_generic", "misses",
+          "unaligned", "stalls", "stall_ns", "disk_hits", "saved_ns", "compiles", "compile_ns",
+          "background_ns", "queue_ns", "waits", "wait_ns", "loads", "load_ns", "held_ns",
+          "loaded_bytes", "failures", "out_of_memory", "queued", "upgraded", "storms"}
 ODD = 'a "b" \u00fc\u6f22\x1b[2J\n\u202e'
 
 REPLACEMENT = "- {name: num_tokens, type: i32, range: [1, 8192], facets: [{div: 16}, one]}"
@@ -37,7 +37,8 @@ GEMM = {"name": "gemm", "total": {"launches": 803_000, "compiles": 47, "compile_
                                   "background_ns": 31 * S, "stalls": 3, "stall_ns": 1200 * MS},
         "kernels": 1, "variants": 50, "asked": 47, "first_asked_ms": NOW - 3 * MINUTE,
         "last_asked_ms": NOW - 3000, "varying": [TOKENS]}
-TOTAL = {"launches": 1_204_331, "misses": 449, "generic_launches": 210, "captured_generic": 4,
+TOTAL = {"launches": 1_204_331, "misses": 449, "missed_launches": 449,
+         "generic_launches": 210, "captured_generic": 4,
          "stalls": 3, "stall_ns": 1200 * MS, "disk_hits": 391, "saved_ns": 88 * S, "compiles": 58,
          "compile_ns": 41_200 * MS, "queue_ns": 3100 * MS, "waits": 12, "wait_ns": 3100 * MS,
          "loads": 449, "load_ns": 3100 * MS, "held_ns": 400 * MS, "loaded_bytes": 12 << 20,
@@ -119,14 +120,14 @@ class Summary(Scenic):
     def test_a_share_that_is_not_all_never_shows_as_all(self):
         for misses, wanted in [(0, "(100 %)"), (1, "(99.99 %)"), (999_999_999, "(0.01 %)"),
                                (10**9, None), (2 * 10**9, None)]:
-            self.scene(busy(total={"launches": 10**9, "misses": misses}))
+            self.scene(busy(total={"launches": 10**9, "missed_launches": misses}))
             if wanted:
                 self.assertIn(wanted, self.line(self.shown(), "memory hits"))
             else:
                 self.lacks(self.shown(), "memory hits")
 
     def test_less_aligned_calls_are_neither_hits_nor_misses(self):
-        self.scene(busy(total={"launches": 100, "misses": 3, "unaligned": 7},
+        self.scene(busy(total={"launches": 100, "misses": 3, "unaligned": 7, "missed_launches": 10},
                         processes=[dict(VLLM, seal="log")],
                         sealed={"launches": 50, "unaligned": 7}))
         text = self.shown("-v")
