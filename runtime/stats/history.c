@@ -82,7 +82,7 @@ static enum jc_result result_of(int status)
 }
 
 // A descriptor of its own for each, so that threads exclude each other too.
-enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
+enum jc_result jc_history_lock(struct jc_context *context, bool anyway, uint64_t wait_ns, int *fd,
                                struct jc_error *error)
 {
     struct jc_cache *cache = context->cache;
@@ -92,7 +92,7 @@ enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *fd,
         return jc_fail(error, reason == cache->disk_reason ? JC_ERROR_IO : JC_ERROR_CACHE,
                        "the cache is not written: %s", reason);
     }
-    for (uint64_t deadline = jc_now_ns() + WAIT_NS; (status = try_lock(cache, fd)) == EAGAIN;) {
+    for (uint64_t deadline = jc_now_ns() + wait_ns; (status = try_lock(cache, fd)) == EAGAIN;) {
         uint64_t now = jc_now_ns();
         if (now >= deadline)
             return jc_fail(error, JC_ERROR_TIMEOUT, "another process, perhaps a stopped one, holds"
@@ -457,7 +457,7 @@ enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet 
                               size_t count, struct jc_error *error)
 {
     int lock;
-    enum jc_result result = jc_history_lock(context, false, &lock, error);
+    enum jc_result result = jc_history_lock(context, false, WAIT_NS, &lock, error);
     if (result != JC_OK)
         return result;
     result = jc_history_add_locked(context, sheets, count, error);
@@ -483,7 +483,7 @@ enum jc_result jc_history_zero(struct jc_context *context, const struct jc_sheet
     struct jc_history history, empty = {.zeroed_ms = jc_now_unix_ms()};
     int lock;
     bool failed = false;
-    enum jc_result result = jc_history_lock(context, false, &lock, error);
+    enum jc_result result = jc_history_lock(context, false, WAIT_NS, &lock, error);
     if (result != JC_OK)
         return result;
     result = open_history(context, &history, error);

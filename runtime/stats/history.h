@@ -25,18 +25,20 @@
 // who was killed between adding what dead processes left and taking that away.
 #define JC_HISTORY_IDS 4096
 
-// Waits for the lock, 2 s at most; it is given back with jc_history_unlock. `anyway`: even where
-// jc_context_params said that the cache is only read, since the history is no record of it; nothing
-// else is an exception. JC_ERROR_CACHE: there is no folder that can be written. JC_ERROR_IO: its
-// disk failed or was full, or no descriptor was left. JC_ERROR_TIMEOUT: the lock was not had.
-// JC_ERROR_OUT_OF_MEMORY. After the last three what is to be added can be left for somebody else.
-enum jc_result jc_history_lock(struct jc_context *context, bool anyway, int *lock,
-                               struct jc_error *error);
+// Waits for the lock, no longer than that; it is given back with jc_history_unlock. `anyway`: even
+// where jc_context_params said that the cache is only read, since the history is no record of it;
+// nothing else is an exception. JC_ERROR_CACHE: there is no folder that can be written.
+// JC_ERROR_IO: its disk failed or was full, or no descriptor was left. JC_ERROR_TIMEOUT: the lock
+// was not had. JC_ERROR_OUT_OF_MEMORY. After the last three what is to be added can be left for
+// somebody else.
+enum jc_result jc_history_lock(struct jc_context *context, bool anyway, uint64_t wait_ns,
+                               int *lock, struct jc_error *error);
 void jc_history_unlock(struct jc_context *context, int lock);
 
 // Adds sheets to the history, each once: a run that it knows is not added again. Takes the lock,
-// and has its errors. JC_ERROR_UNSUPPORTED: what is there is of another version, and is left alone.
-// JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A damaged one is set aside, logged, and begun anew.
+// waiting 2 s at most, and has its errors. JC_ERROR_UNSUPPORTED: what is there is of another
+// version, and is left alone. JC_ERROR_IO, JC_ERROR_OUT_OF_MEMORY. A damaged one is set aside,
+// logged, and begun anew.
 enum jc_result jc_history_add(struct jc_context *context, const struct jc_sheet *const *sheets,
                               size_t count, struct jc_error *error);
 // The same for one who has the lock.

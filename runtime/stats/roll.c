@@ -13,6 +13,10 @@
 // something was.
 #define KEEP_MS (UINT64_C(30) * 24 * 3600 * 1000)
 
+// For the history's lock. Another one can do it, so a stopped holder is not waited for as long as
+// by a process that ends.
+#define WAIT_NS UINT64_C(200000000)
+
 // --- reading -------------------------------------------------------------------------------------
 
 struct visit {
@@ -249,7 +253,7 @@ void jc_roll_fold(struct jc_roll *roll, bool anyway)
     int lock;
     if (count_dead(roll) == 0)
         return;
-    enum jc_result result = jc_history_lock(roll->context, anyway, &lock, &why);
+    enum jc_result result = jc_history_lock(roll->context, anyway, WAIT_NS, &lock, &why);
     if (result == JC_OK) {
         drop_gone(roll);
         result = add_dead(roll, &why);
