@@ -262,7 +262,8 @@ void jc_roll_fold(struct jc_roll *roll, bool anyway)
     // Of another version or not writable is how things are; the one who reads is told by others.
     if (result == JC_ERROR_CACHE || result == JC_ERROR_UNSUPPORTED)
         take_away(roll, 0, true);
-    else if (result != JC_OK)
+    // Somebody else has the lock, most likely to do the same; what is here counts all the same.
+    else if (result != JC_OK && result != JC_ERROR_TIMEOUT)
         jc_buffer_print(&roll->trouble, "what %zu processes that have ended left is not added to"
                         " the history: %s\n", count_dead(roll), why.text);
 }
