@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "memory.h"
 #include "progress.h"
@@ -139,6 +140,20 @@ void jc_print_json(json_t *value)
 
 // Why what was printed first got lost.
 static int lost_output;
+
+int jc_write_all(int fd, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t written = write(fd, data, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return errno;
+        data += written;
+        size -= (size_t) written;
+    }
+    return 0;
+}
 
 void jc_flush_output(void)
 {

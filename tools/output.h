@@ -41,6 +41,9 @@ json_t *jc_json_text_of(const char *text, size_t size);
 // Prints a value, which it releases, with a newline behind it.
 void jc_print_json(json_t *value);
 
+// Writes all of it to a descriptor. 0 or an errno.
+int jc_write_all(int fd, const char *data, size_t size);
+
 // Writes out what is buffered, for those who watch. That it got lost is told at the end.
 void jc_flush_output(void);
 

@@ -11,20 +11,6 @@
 #include "memory.h"
 #include "output.h"
 
-static int write_all(int fd, const char *data, size_t size)
-{
-    while (size) {
-        ssize_t written = write(fd, data, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return errno;
-        data += written;
-        size -= (size_t) written;
-    }
-    return 0;
-}
-
 static int complain(const char *path, int error)
 {
     if (error == ENOENT)
@@ -38,7 +24,7 @@ static int write_as_it_is(const char *path, const char *data, size_t size)
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return complain(path, errno);
-    int error = write_all(fd, data, size);
+    int error = jc_write_all(fd, data, size);
     if (close(fd) && !error)
         error = errno;
     return error ? complain(path, error) : JC_STATUS_DONE;
@@ -58,7 +44,7 @@ static int replace(const char *path, mode_t mode, const char *data, size_t size)
     int fd = mkostemp(temporary, O_CLOEXEC);
     int error = fd < 0 ? errno : 0;
     if (!error)
-        error = write_all(fd, data, size);
+        error = jc_write_all(fd, data, size);
     if (!error && fchmod(fd, mode))
         error = errno;
     if (fd >= 0 && close(fd) && !error)

@@ -47,26 +47,12 @@ struct show {
 
 // --- parts of it ---------------------------------------------------------------------------------
 
-static int write_all(int fd, const char *data, size_t size)
-{
-    while (size) {
-        ssize_t written = write(fd, data, size);
-        if (written < 0 && errno != EINTR)
-            return errno;
-        if (written > 0) {
-            data += written;
-            size -= (size_t) written;
-        }
-    }
-    return 0;
-}
-
 static int write_file(const char *path, const struct jc_record *record)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return jc_complain("%s: %s", path, strerror(errno));
-    int error = write_all(fd, record->payload, record->payload_size);
+    int error = jc_write_all(fd, record->payload, record->payload_size);
     if (close(fd) && !error)
         error = errno;
     return error ? jc_complain("%s: cannot write: %s", path, strerror(error)) : JC_STATUS_DONE;
