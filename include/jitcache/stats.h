@@ -181,7 +181,7 @@ JC_API enum jc_result jc_stats_zero(struct jc_context *context, struct jc_error 
 // Writes them as OpenMetrics text, ended by "# EOF", as snprintf does: at most `size` bytes, the
 // last one NUL, and returns the length that all of it has. `buffer` may be NULL where `size` is 0.
 // Media type "application/openmetrics-text; version=1.0.0; charset=utf-8". SIZE_MAX: out of memory.
-// The metrics are in docs/operations.md. Threads: safe.
+// The metrics are in docs/operations.md. `stats` is not NULL. Threads: safe.
 JC_API size_t jc_stats_openmetrics(const struct jc_stats *stats, char *buffer, size_t size);
 
 #ifdef __cplusplus
