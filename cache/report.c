@@ -26,6 +26,8 @@ const char *jc_result_string(enum jc_result result)
     case JC_ERROR_DRIVER: return "CUDA driver failed";
     case JC_ERROR_DEVICE_MEMORY: return "out of device memory";
     case JC_ERROR_NOT_READY: return "not ready";
+    case JC_ERROR_PEER: return "another rank failed";
+    case JC_ERROR_MISMATCH: return "ranks differ";
     }
     return "unknown result";
 }

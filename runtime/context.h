@@ -66,6 +66,8 @@ struct jc_context {
     struct jc_recorder *recorder; // NULL: nothing is recorded
     struct jc_backlog *backlog;
 
+    atomic_bool in_group; // a group is made of it: one at a time
+
     // What jc_context_seal_info tells. `seal` is written with release and read with acquire order:
     // who sees it sees the backlog's thread started. The others are counts.
     _Atomic(enum jc_seal) seal;

@@ -21,7 +21,8 @@ static const char *incident_name(enum jc_event_kind kind)
     case JC_EVENT_COMPILE:
     case JC_EVENT_LOAD:
     case JC_EVENT_SAFE_POINT:
-    case JC_EVENT_SEAL: break;
+    case JC_EVENT_SEAL:
+    case JC_EVENT_BARRIER: break;
     }
     return NULL;
 }

@@ -28,10 +28,16 @@ enum jc_event_kind {
                               // name
     JC_EVENT_SAFE_POINT = 6,  // a safe point that loaded something; `elapsed_ns` in all, `count`
                               // variants
-    JC_EVENT_SEAL = 7         // the seal changed; `text` is "open", "log", "fail" or "frozen"
+    JC_EVENT_SEAL = 7,        // the seal changed; `text` is "open", "log", "fail" or "frozen"
+    JC_EVENT_BARRIER = 8      // a group's warm-up is over for this rank, well or not; `text` is the
+                              // group's name, a blank, and "open" or the result's string;
+                              // `rank` of `ranks`; `count` variants compiled by this rank, which
+                              // took the compiler `compile_ns`; `elapsed_ns` in all, of which it
+                              // waited for others for `waited_ns`
 };
 
-// "compile", "load", "failure", "sealed_miss", "storm", "safe_point", "seal"; "?" for another.
+// "compile", "load", "failure", "sealed_miss", "storm", "safe_point", "seal",
+// "barrier"; "?" for another.
 JC_API const char *jc_event_name(enum jc_event_kind kind);
 
 // The strings live as long as the call of the sink, or as what they were read from.
@@ -43,8 +49,9 @@ struct jc_event {
     const char *kernel; // the template's name; "" where it is about none
     const char *specialization; // lines as in jc_plan_variant; "" where it is about none
     const char *text;   // see the kinds; "" otherwise
-    uint64_t elapsed_ns, waited_ns;
+    uint64_t elapsed_ns, waited_ns, compile_ns;
     uint64_t count;
+    int rank, ranks; // of a group; 0 and 0 where it is about none
     uint64_t dropped; // by the sink's limit, since the one told before
 };
 

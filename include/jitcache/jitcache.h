@@ -12,6 +12,7 @@
 //   device.h    the CUDA driver and its GPUs
 //   kernel.h    what a program holds and launches
 //   safe_point.h  when variants made in the background are loaded, and begin to serve
+//   group.h     ranks that serve one model together: barrier and common steps
 //   stats.h     what was launched, compiled, loaded and waited for
 //
 // Every struct jc_..._params has zero as the default of each field. In C a macro of the same name
@@ -26,6 +27,7 @@
 #include <jitcache/context.h>
 #include <jitcache/device.h>
 #include <jitcache/event.h>
+#include <jitcache/group.h>
 #include <jitcache/kernel.h>
 #include <jitcache/lint.h>
 #include <jitcache/plan.h>

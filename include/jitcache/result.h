@@ -50,8 +50,10 @@ enum jc_result {
     JC_ERROR_UNSUPPORTED = 14, // Valid, but not something this version or this toolchain can do.
     JC_ERROR_DRIVER = 15,      // The CUDA driver is missing or too old, or refuses a call.
     JC_ERROR_DEVICE_MEMORY = 16, // The GPU has no memory left for what was to be loaded.
-    JC_ERROR_NOT_READY = 17      // Not now: a variant is not loaded, and this call may not make it;
+    JC_ERROR_NOT_READY = 17,     // Not now: a variant is not loaded, and this call may not make it;
                                  // or a stream is not idle, ...: the text says what comes first.
+    JC_ERROR_PEER = 18,    // Another rank of the group died, has left, or cannot be reached.
+    JC_ERROR_MISMATCH = 19 // Ranks of a group differ in what has to be the same.
 };
 
 // A short English name for a result, such as "out of memory". Never NULL; the string is static.

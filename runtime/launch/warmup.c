@@ -14,6 +14,7 @@
 #include "runtime/context.h"
 #include "runtime/fleet.h"
 #include "runtime/plan/plan.h"
+#include "warmup.h"
 
 // --- what the plan reaches -----------------------------------------------------------------------
 
@@ -285,4 +286,50 @@ enum jc_result jc_kernel_warmup(struct jc_kernel *kernel, struct jc_warmup_repor
     errno = saved;
     report->elapsed_ns = jc_now_ns() - start_ns;
     return result;
+}
+
+enum jc_result jc_warmup_create(struct jc_context *context, struct jc_group_kernel *kernels,
+                                size_t num_kernels, struct jc_warmup **warmup,
+                                struct jc_error *error)
+{
+    (void) context, (void) kernels, (void) num_kernels;
+    *warmup = NULL;
+    return jc_fail(error, JC_ERROR_UNSUPPORTED, "not yet");
+}
+
+void jc_warmup_destroy(struct jc_warmup **warmup)
+{
+    *warmup = NULL;
+}
+
+const struct jc_warmup_variant *jc_warmup_variants(const struct jc_warmup *warmup, size_t *count)
+{
+    (void) warmup;
+    *count = 0;
+    return NULL;
+}
+
+size_t jc_warmup_describe(struct jc_warmup *warmup, size_t index, char *text, size_t size)
+{
+    (void) warmup, (void) index, (void) text, (void) size;
+    return 0;
+}
+
+void jc_warmup_count(const struct jc_warmup *warmup, struct jc_warmup_counts *counts)
+{
+    (void) warmup;
+    *counts = (struct jc_warmup_counts){0};
+}
+
+unsigned jc_warmup_share(const struct jc_key *key, unsigned shares)
+{
+    (void) key, (void) shares;
+    return 0;
+}
+
+enum jc_result jc_warmup_run(struct jc_warmup *warmup, const struct jc_warmup_params *params,
+                             struct jc_error *error)
+{
+    (void) warmup, (void) params;
+    return jc_fail(error, JC_ERROR_UNSUPPORTED, "not yet");
 }

@@ -13,6 +13,7 @@ const char *jc_event_name(enum jc_event_kind kind)
     case JC_EVENT_STORM: return "storm";
     case JC_EVENT_SAFE_POINT: return "safe_point";
     case JC_EVENT_SEAL: return "seal";
+    case JC_EVENT_BARRIER: return "barrier";
     }
     return "?";
 }

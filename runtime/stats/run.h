@@ -72,6 +72,10 @@ void jc_run_count_safe_point(struct jc_run *run, uint64_t elapsed_ns);
 // was, and in the child of a fork.
 void jc_run_sheet(struct jc_run *run, struct jc_sheet *sheet);
 
+// The process is a rank of a group from now on, and is shown so; NULL: of none any more. Copied.
+// Threads: safe.
+void jc_run_set_group(struct jc_run *run, const char *group, unsigned rank, unsigned ranks);
+
 // Where it publishes, as in jc_run_params.
 const char *jc_run_folder(const struct jc_run *run);
 

@@ -1,0 +1,35 @@
+// The inside of a group, shared by the files that make it up: group.c makes and ends one, barrier.c
+// has the warm-up, agreement.c compares plans and machine code, steps.c has common steps.
+
+#ifndef JC_GROUP_H
+#define JC_GROUP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "exchange.h"
+
+struct jc_steps;
+
+struct jc_group {
+    struct jc_context *context;
+    char *name; // "" where there is none
+    struct jc_exchange *exchange;
+    struct jc_steps *steps;
+    // Why the group is of no more use; JC_OK: it is. Of the thread that warms up or steps.
+    enum jc_result failure;
+    struct jc_error failure_error;
+    bool warm; // a warm-up has succeeded
+    enum jc_group_mode mode; // of that
+
+    pthread_mutex_t lock;        // guards what follows; held for moments
+    struct jc_rank_info *heard; // of each rank, as it was heard last
+};
+
+// Fails as the group did before. JC_OK: it did not.
+enum jc_result jc_group_check(const struct jc_group *group, struct jc_error *error);
+
+// Notes that the group failed, for good, and fails so.
+enum jc_result jc_group_end(struct jc_group *group, enum jc_result result, struct jc_error *error);
+
+#endif
