@@ -20,6 +20,7 @@
 // Of a block.
 #define JC_EXCHANGE_BYTES ((size_t) 8192)
 
+struct jc_board;
 struct jc_exchange;
 
 struct jc_exchange_calls {
@@ -49,6 +50,7 @@ struct jc_exchange {
     const struct jc_exchange_calls *calls;
     unsigned rank, ranks;
     bool can_lose; // ranks can be lost, and the others go on
+    struct jc_board *board; // that ranks of one host share, see board.h; NULL: there is none
     // Which ranks are lost. Written by begin, poll and expire, on whichever thread calls these.
     bool lost[JC_MAX_RANKS];
 };

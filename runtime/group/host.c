@@ -11,12 +11,6 @@ enum jc_result jc_host_create(struct jc_cache *cache, const struct jc_group_para
     return jc_fail(error, JC_ERROR_UNSUPPORTED, "not yet");
 }
 
-struct jc_board *jc_exchange_board(struct jc_exchange *exchange)
-{
-    (void) exchange;
-    return NULL;
-}
-
 bool jc_host_is_alive(struct jc_exchange *exchange, unsigned rank)
 {
     (void) exchange, (void) rank;

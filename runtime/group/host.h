@@ -33,8 +33,6 @@
 
 #include "exchange.h"
 
-struct jc_board;
-
 // How long one who joins waits for ranks that are about to end.
 #define JC_HOST_GRACE_NS UINT64_C(5000000000)
 
@@ -42,9 +40,6 @@ struct jc_board;
 // closes; it must outlive the exchange. The params were checked.
 enum jc_result jc_host_create(struct jc_cache *cache, const struct jc_group_params *params,
                               struct jc_exchange **exchange, struct jc_error *error);
-
-// The words that the ranks of a host share for common steps. NULL for another exchange.
-struct jc_board *jc_exchange_board(struct jc_exchange *exchange);
 
 // Whether a rank's process is alive: some system calls. For who waits long for it.
 bool jc_host_is_alive(struct jc_exchange *exchange, unsigned rank);
