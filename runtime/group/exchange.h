@@ -17,8 +17,8 @@
 
 #include <jitcache/group.h>
 
-// Of a block.
-#define JC_EXCHANGE_BYTES ((size_t) 8192)
+// Of a block, at most: what gathering.h puts ahead of it included, it takes 8 KiB.
+#define JC_EXCHANGE_BYTES ((size_t) 8192 - 64)
 
 struct jc_board;
 struct jc_exchange;
@@ -31,7 +31,8 @@ struct jc_exchange_calls {
     // JC_OK: the round is complete; `all` has ranks times size bytes, of ranks that are lost
     // zeroes. JC_ERROR_NOT_READY: not yet. JC_ERROR_PEER: a rank that had not given its block is
     // gone, and, but for `without_lost`, that ends the exchange; or the all-gather failed. The text
-    // names the rank and says what became of it.
+    // names the rank and says what became of it. JC_ERROR_MISMATCH: of an all-gather, a rank gave
+    // what does not belong to this round, or has another version of the library, which ends it too.
     enum jc_result (*poll)(struct jc_exchange *exchange, bool without_lost, void *all,
                            struct jc_error *error);
     // The time is up for the round: who has not given its block is lost, in the eyes of all other
