@@ -536,17 +536,29 @@ static bool sit_down(struct jc_roster *roster)
                                                    memory_order_acq_rel, memory_order_acquire);
 }
 
+// All are there and alive; one that has died meanwhile can still be replaced.
+static bool are_all_there(const struct jc_roster *roster)
+{
+    for (unsigned i = 0; i < roster->ranks; i++) {
+        uint64_t word = atomic_load_explicit(&roster->slots[i].word, memory_order_acquire);
+        if (JC_WORD_PRESENCE(word) != JC_PRESENCE_JOINED)
+            return false;
+    }
+    for (unsigned i = 0; i < roster->ranks; i++) {
+        if (!jc_roster_is_alive(roster, i))
+            return false;
+    }
+    return true;
+}
+
 // With the gate held, so that of two who join last one sees the other.
 static void note_together(struct jc_roster *roster)
 {
     uint64_t gathering = JC_ROSTER_GATHERING;
-    for (unsigned i = 0; i < roster->ranks; i++) {
-        uint64_t word = atomic_load_explicit(&roster->slots[i].word, memory_order_acquire);
-        if (JC_WORD_PRESENCE(word) != JC_PRESENCE_JOINED)
-            return;
-    }
-    atomic_compare_exchange_strong_explicit(&roster->head->state, &gathering, JC_ROSTER_TOGETHER,
-                                            memory_order_acq_rel, memory_order_acquire);
+    if (are_all_there(roster))
+        atomic_compare_exchange_strong_explicit(&roster->head->state, &gathering,
+                                                JC_ROSTER_TOGETHER, memory_order_acq_rel,
+                                                memory_order_acquire);
 }
 
 static enum attempt take_seat(struct joining *joining)
