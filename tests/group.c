@@ -6,18 +6,20 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <jitcache/jitcache.h>
 
 #include "await.h"
+#include "counted.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
 #include "runtime/launch/kernel.h"
-#include "scratch.h"
 #include "sim/sim.h"
 
 #define MAX_RANKS 4
@@ -131,6 +133,7 @@ struct rank {
 };
 
 static struct rank ranks[MAX_RANKS];
+static unsigned foreign = MAX_RANKS; // the rank that is another process
 static unsigned num_ranks;
 static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
 static char warm_cache[PATH_MAX]; // of all tests that compile nothing new
@@ -171,7 +174,7 @@ static void open_context(struct rank *rank, const char *cache)
     const struct jc_log log = {.write = keep_line, .user = rank, .level = JC_LOG_INFO};
     const struct jc_event_sink sink = {.tell = keep_event, .user = rank};
     if (jc_context_create(jc_context_params(.dir = cache, .log = &log, .events = &sink,
-                                            .max_workers = 2), &rank->context, &error)
+                                            .nvrtc = counted_nvrtc, .max_workers = 2), &rank->context, &error)
         || jc_context_device(rank->context, (int) rank->number, &rank->device, &error))
         fail_msg("%s", error.text);
 }
@@ -201,16 +204,18 @@ static void give(struct rank *rank, unsigned index, const char *text)
 // Ranks that plan one kernel each, with one cache; NULL: with one each.
 static void open_ranks(unsigned num, const char *cache, bool gathers)
 {
-    char own[PATH_MAX];
+    char own[16];
     struct jc_error error;
     num_ranks = num;
     meeting.ranks = num;
     mkdir(scratch_path("groups"), 0700);
     for (unsigned i = 0; i < num; i++) {
         struct rank *rank = &ranks[i];
-        *rank = (struct rank){.number = i};
-        snprintf(own, sizeof(own), "%s/cache%u", scratch, i);
-        open_context(rank, cache ? cache : own);
+        *rank = (struct rank){.number = i, .is_absent = i == foreign};
+        if (i == foreign)
+            continue;
+        snprintf(own, sizeof(own), "cache%u", i);
+        open_context(rank, cache ? cache : scratch_path(own));
         if (join_group(rank, gathers, &error))
             fail_msg("%s", error.text);
         rank->params = (struct jc_group_warmup_params){.kernels = rank->kernels,
@@ -254,6 +259,17 @@ static void join(struct rank *rank)
 {
     if (!rank->is_absent)
         assert_int_equal(pthread_join(rank->thread, NULL), 0);
+}
+
+// Its cache has what it plans: from a kernel of its own.
+static void warm_up_of(struct rank *rank)
+{
+    struct jc_error error;
+    struct jc_kernel *kernel;
+    if (jc_kernel_create(rank->device, rank->templates[0], NULL, &kernel, &error)
+        || jc_kernel_warmup(kernel, NULL, &error))
+        fail_msg("%s", error.text);
+    jc_kernel_destroy(&kernel);
 }
 
 static void warm_up_all(void)
@@ -315,9 +331,10 @@ static int setup(void **state)
     meeting.is_over = false;
     memset(meeting.given, 0, sizeof(meeting.given));
     num_ranks = 0;
+    foreign = MAX_RANKS;
     sim.reset();
     sim.cuInit(0);
-    return scratch_setup(state);
+    return counted_setup(state);
 }
 
 static int teardown(void **state)
@@ -328,7 +345,7 @@ static int teardown(void **state)
     pthread_mutex_unlock(&meeting.mutex);
     for (unsigned i = 0; i < num_ranks; i++)
         close_rank(&ranks[i]);
-    return scratch_teardown(state);
+    return counted_teardown(state);
 }
 
 // --- it opens ------------------------------------------------------------------------------------
@@ -342,6 +359,7 @@ static void ranks_with_one_cache_compile_each_key_once(void **state)
     warm_up_all();
     assert_all(JC_OK);
     assert_int_equal(compiled(), 2 * VARIANTS);
+    assert_int_equal(compiles(), 2 * VARIANTS);
     for (unsigned i = 0; i < 3; i++) {
         const struct jc_group_warmup_report *report = &ranks[i].report;
         assert_int_equal(report->planned, 2 * VARIANTS);
@@ -512,7 +530,7 @@ static void each_rank_knows_what_it_heard_of_the_others(void **state)
 // What one progress function sees, and when it gives up.
 struct watcher {
     unsigned calls;
-    bool gives_up;
+    bool gives_up, gives_up_ready; // at once; once a rank is ready
     struct jc_group_progress last;
 };
 
@@ -521,7 +539,7 @@ static bool watch(void *user, const struct jc_group_progress *progress)
     struct watcher *watcher = user;
     watcher->calls++;
     watcher->last = *progress;
-    return !watcher->gives_up;
+    return !watcher->gives_up && !(watcher->gives_up_ready && progress->ready > 0);
 }
 
 static void progress_is_told_while_others_are_awaited(void **state)
@@ -539,6 +557,25 @@ static void progress_is_told_while_others_are_awaited(void **state)
     assert_int_equal(watcher.last.ranks, 2);
     assert_int_equal(watcher.last.planned, VARIANTS);
     assert_true(watcher.last.elapsed_ns > 0);
+}
+
+static void who_is_ready_late_is_named_in_the_log(void **state)
+{
+    (void) state;
+    open_ranks(3, warm_cache, false);
+    sim.set_busy(1, true);
+    for (unsigned i = 0; i < 3; i++)
+        start(&ranks[i]);
+    await((look(2, 0).state == JC_RANK_READY));
+    usleep(1200000); // it is late, which is what this is about
+    sim.set_busy(1, false);
+    for (unsigned i = 0; i < 3; i++)
+        join(&ranks[i]);
+    assert_all(JC_OK);
+    assert_true(was_logged(&ranks[0], "rank 1 was waited for: it was ready "));
+    assert_true(ranks[0].barrier.waited_ns >= UINT64_C(1000000000));
+    assert_true(look(0, 2).waited_ns >= UINT64_C(1000000000));
+    assert_true(look(0, 1).waited_ns < UINT64_C(1000000000));
 }
 
 static void who_comes_late_is_named_in_the_log(void **state)
@@ -579,7 +616,7 @@ static void another_template_is_named_by_rank_and_line(void **state)
 static void another_range_is_named_by_rank(void **state)
 {
     (void) state;
-    const struct jc_setting range = {"n", "1..16"};
+    const struct jc_setting range = {"n", "1:16"};
     const struct jc_kernel_params narrow = {.ranges = &range, .num_ranges = 1};
     open_ranks(3, warm_cache, false);
     ranks[1].kernels[0].params = &narrow;
@@ -668,6 +705,92 @@ static void a_progress_function_gives_up_for_all(void **state)
     watcher.gives_up = false;
     warm_up_all();
     assert_all(JC_OK);
+}
+
+static void who_compiles_stops_when_another_gives_up(void **state)
+{
+    (void) state;
+    struct watcher watcher = {.gives_up_ready = true};
+    open_ranks(2, NULL, false);
+    warm_up_of(&ranks[0]);
+    hold_compiles();
+    ranks[0].params.progress = watch;
+    ranks[0].params.user = &watcher;
+    warm_up_all();
+    assert_all(JC_ERROR_NOT_READY);
+    assert_all_say("rank 0: given up");
+    assert_int_equal(watcher.last.last, 1);
+    assert_int_equal(watcher.last.last_loaded, 0);
+    assert_int_equal(watcher.last.last_planned, VARIANTS);
+    assert_int_equal(ranks[1].report.compiled, 0);
+}
+
+static void who_compiles_for_longer_than_its_limit_says_so(void **state)
+{
+    (void) state;
+    open_ranks(2, NULL, false);
+    warm_up_of(&ranks[0]);
+    hold_compiles();
+    ranks[1].params.timeout_ns = UINT64_C(3000000000);
+    warm_up_all();
+    assert_all(JC_ERROR_TIMEOUT);
+    assert_all_say("rank 1: the time limit of 3.0 s is up, with 0 of 3 variants loaded");
+    assert_same_texts();
+    let_compiles_go();
+    ranks[1].params.timeout_ns = LIMIT_NS;
+    warm_up_all();
+    assert_all(JC_OK);
+}
+
+static void who_is_ready_waits_no_longer_than_its_limit(void **state)
+{
+    (void) state;
+    open_ranks(2, NULL, false);
+    warm_up_of(&ranks[0]);
+    hold_compiles();
+    ranks[0].params.timeout_ns = UINT64_C(3000000000);
+    warm_up_all();
+    assert_all(JC_ERROR_TIMEOUT);
+    assert_all_say("rank 0: the time limit of 3.0 s is up, with 3 of 3 variants loaded; when last"
+                   " heard of, rank 1 had 0 of 3 variants loaded");
+}
+
+// Its cache has another cubin for one key: the same, and some bytes that mean nothing.
+static bool spoil(void *user, const struct jc_cache_entry *entry)
+{
+    struct rank *to = user;
+    struct jc_record record;
+    struct jc_error error;
+    char payload[65536];
+    if (entry->kind != JC_RECORD_VARIANT)
+        return true;
+    if (jc_cache_find_key(jc_context_cache(ranks[0].context), entry->kind, &entry->key, &record)
+        || record.payload_size + 16 > sizeof(payload))
+        return false;
+    memset(payload, 0, sizeof(payload));
+    memcpy(payload, record.payload, record.payload_size);
+    struct jc_record other = record;
+    other.payload = payload;
+    other.payload_size += 16;
+    to->result = jc_cache_insert(jc_context_cache(to->context), &other, &error);
+    jc_record_finish(&record);
+    return false;
+}
+
+static void other_machine_code_is_named_by_rank(void **state)
+{
+    (void) state;
+    open_ranks(3, NULL, false);
+    warm_up_of(&ranks[0]);
+    ranks[1].result = JC_ERROR_IO;
+    jc_cache_list(jc_context_cache(ranks[0].context), spoil, &ranks[1]);
+    assert_int_equal(ranks[1].result, JC_OK);
+    warm_up_all();
+    assert_all(JC_ERROR_MISMATCH);
+    assert_all_say("rank 1");
+    assert_all_say("near");
+    assert_same_texts();
+    assert_int_equal(seal_of(&ranks[0]), JC_SEAL_OPEN);
 }
 
 // The one that gave up goes on where it was, if it wants the same.
@@ -808,6 +931,150 @@ static void without_lost_the_others_go_on(void **state)
     assert_all(JC_OK);
 }
 
+// --- ranks that are processes --------------------------------------------------------------------
+
+// This program again, as a rank of the group that does not get any further than its first load, as
+// long as there is the file "stuck".
+static pid_t spawn(unsigned number, bool without_lost)
+{
+    char rank[12], count[12];
+    pid_t parent = getpid();
+    scratch_put("stuck", "");
+    snprintf(rank, sizeof(rank), "%u", number);
+    snprintf(count, sizeof(count), "%u", num_ranks);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent)
+            execl("/proc/self/exe", "test-group", "rank", rank, count, scratch, warm_cache,
+                  without_lost ? "without" : "", NULL);
+        _exit(99);
+    }
+    assert_true(child > 0);
+    return child;
+}
+
+static void *unstick(void *user)
+{
+    const struct rank *rank = user;
+    while (access(scratch_path("stuck"), F_OK) == 0)
+        usleep(1000);
+    sim.set_busy((int) rank->number, false);
+    return NULL;
+}
+
+static int be_rank(char **argv)
+{
+    pthread_t thread;
+    struct jc_error error;
+    struct rank *rank = &ranks[0];
+    alarm(100);
+    strcpy(scratch, argv[4]);
+    num_ranks = (unsigned) atoi(argv[3]);
+    *rank = (struct rank){.number = (unsigned) atoi(argv[2])};
+    sim.cuInit(0);
+    open_context(rank, argv[5]);
+    give(rank, 0, near);
+    rank->params.kernels = rank->kernels;
+    rank->params.timeout_ns = LIMIT_NS;
+    rank->params.without_lost = argv[6][0] != '\0';
+    if (join_group(rank, false, &error))
+        return 98;
+    sim.set_busy((int) rank->number, true);
+    pthread_create(&thread, NULL, unstick, rank);
+    warm_up(rank);
+    pthread_join(thread, NULL);
+    close_rank(rank);
+    return rank->result;
+}
+
+// Ranks 0 and 2 wait for rank 1, which is another process, and loads.
+static pid_t begin_with_process(bool without_lost, uint64_t timeout_ns)
+{
+    foreign = 1;
+    open_ranks(3, warm_cache, false);
+    pid_t child = spawn(1, without_lost);
+    for (unsigned i = 0; i < 3; i += 2) {
+        ranks[i].params.without_lost = without_lost;
+        ranks[i].params.timeout_ns = timeout_ns;
+        start(&ranks[i]);
+    }
+    await((look(0, 1).state == JC_RANK_WARMING && look(0, 0).state == JC_RANK_READY
+           && look(0, 2).state == JC_RANK_READY));
+    return child;
+}
+
+static uint64_t join_both(void)
+{
+    uint64_t start_ns = jc_now_ns();
+    join(&ranks[0]);
+    join(&ranks[2]);
+    return jc_now_ns() - start_ns;
+}
+
+static int status_of(pid_t child)
+{
+    int status;
+    return waitpid(child, &status, 0) == child ? status : -1;
+}
+
+static void a_rank_that_dies_is_named_within_a_second(void **state)
+{
+    (void) state;
+    char text[64];
+    pid_t child = begin_with_process(false, LIMIT_NS);
+    kill(child, SIGKILL);
+    assert_true(join_both() < UINT64_C(1000000000));
+    assert_all(JC_ERROR_PEER);
+    snprintf(text, sizeof(text), "rank 1 (process %ld on ", (long) child);
+    assert_all_say(text);
+    assert_all_say("when last heard of, rank 1 had 0 of 3 variants loaded");
+    struct jc_rank_info info = look(0, 1);
+    assert_int_equal(info.state, JC_RANK_LOST);
+    assert_int_equal(info.result, JC_ERROR_PEER);
+    assert_int_equal(info.planned, VARIANTS);
+    assert_string_not_equal(info.reason, "");
+    assert_int_equal(look(0, 2).state, JC_RANK_READY);
+    assert_true(WIFSIGNALED(status_of(child)));
+}
+
+static void a_rank_that_is_stopped_is_given_up_at_the_limit(void **state)
+{
+    (void) state;
+    pid_t child = begin_with_process(false, UINT64_C(4000000000));
+    kill(child, SIGSTOP);
+    assert_true(join_both() < UINT64_C(6000000000));
+    assert_all(JC_ERROR_TIMEOUT);
+    assert_all_say("rank 1");
+    assert_all_say("when last heard of, rank 1 had 0 of 3 variants loaded");
+    unlink(scratch_path("stuck"));
+    kill(child, SIGCONT);
+    assert_int_equal(status_of(child), JC_ERROR_PEER << 8); // it learns of it
+}
+
+static void without_a_rank_that_dies_the_others_go_on(void **state)
+{
+    (void) state;
+    pid_t child = begin_with_process(true, LIMIT_NS);
+    kill(child, SIGKILL);
+    assert_true(join_both() < UINT64_C(1000000000));
+    assert_all(JC_OK);
+    assert_int_equal(ranks[0].report.lost, 1);
+    assert_int_equal(ranks[0].report.ready, 2);
+    assert_true(WIFSIGNALED(status_of(child)));
+}
+
+static void a_process_and_threads_open_together(void **state)
+{
+    (void) state;
+    pid_t child = begin_with_process(false, LIMIT_NS);
+    unlink(scratch_path("stuck"));
+    join_both();
+    assert_all(JC_OK);
+    assert_int_equal(look(0, 1).pid, child);
+    assert_int_equal(status_of(child), 0);
+}
+
 static void an_all_gather_cannot_do_without_a_rank(void **state)
 {
     (void) state;
@@ -849,7 +1116,7 @@ static void parameters_that_cannot_be_are_named(void **state)
 static void groups_that_cannot_be_are_not_made(void **state)
 {
     (void) state;
-    static const struct {
+    const struct {
         struct jc_group_params params;
         const char *text;
     } cases[] = {
@@ -886,14 +1153,16 @@ static void a_rank_that_is_there_is_not_there_twice(void **state)
 {
     (void) state;
     struct jc_error error;
-    open_ranks(2, warm_cache, false);
-    struct rank twin = {.number = 1};
+    struct rank twin = {0};
+    open_ranks(1, warm_cache, false);
+    jc_group_destroy(&ranks[0].group);
+    num_ranks = 2;
+    ranks[1] = (struct rank){.number = 1, .is_absent = true};
+    assert_int_equal(join_group(&ranks[0], false, &error), JC_OK);
     open_context(&twin, warm_cache);
     assert_int_equal(join_group(&twin, false, &error), JC_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.text, "1"));
+    assert_non_null(strstr(error.text, "rank: 0 is taken"));
     close_rank(&twin);
-    warm_up_all();
-    assert_all(JC_OK);
 }
 
 static void a_child_of_a_rank_is_none(void **state)
@@ -906,8 +1175,8 @@ static void a_child_of_a_rank_is_none(void **state)
     if (child == 0) {
         alarm(60);
         bool is_good =
-            jc_group_warmup(ranks[0].group, &ranks[0].params, NULL, NULL) == JC_ERROR_NOT_READY
-            && jc_group_rank(ranks[0].group, 0, &info, NULL) == JC_ERROR_NOT_READY;
+            jc_group_warmup(ranks[0].group, &ranks[0].params, NULL, NULL) == JC_ERROR_PEER
+            && jc_group_rank(ranks[0].group, 0, &info, NULL) == JC_ERROR_PEER;
         jc_group_destroy(&ranks[0].group);
         _exit(is_good ? 0 : 1);
     }
@@ -931,6 +1200,7 @@ static int setup_all(void **state)
     snprintf(warm_cache, sizeof(warm_cache), "%s/jitcache-group-XXXXXX", in && *in ? in : "/tmp");
     struct rank *rank = &ranks[0];
     *rank = (struct rank){0};
+    setenv("JITCACHE_REAL_NVRTC", counted_real, 1);
     if (!mkdtemp(warm_cache))
         return -1;
     open_context(rank, warm_cache);
@@ -958,7 +1228,7 @@ static int teardown_all(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(ranks_with_one_cache_compile_each_key_once),
@@ -973,12 +1243,17 @@ int main(void)
         TEST(each_rank_knows_what_it_heard_of_the_others),
         TEST(progress_is_told_while_others_are_awaited),
         TEST(who_comes_late_is_named_in_the_log),
+        TEST(who_is_ready_late_is_named_in_the_log),
         TEST(another_template_is_named_by_rank_and_line),
         TEST(another_range_is_named_by_rank),
         TEST(ranks_that_call_in_another_way_are_named),
         TEST(what_fails_in_one_rank_fails_in_all_and_can_be_mended),
         TEST(what_cannot_be_planned_in_one_rank_fails_in_all),
         TEST(a_progress_function_gives_up_for_all),
+        TEST(who_compiles_stops_when_another_gives_up),
+        TEST(who_compiles_for_longer_than_its_limit_says_so),
+        TEST(who_is_ready_waits_no_longer_than_its_limit),
+        TEST(other_machine_code_is_named_by_rank),
         TEST(one_that_gives_up_alone_comes_back),
         TEST(one_that_gives_up_alone_and_wants_something_else_fails_once),
         TEST(a_seal_that_fails_in_one_rank_is_lifted_in_all),
@@ -986,6 +1261,10 @@ int main(void)
         TEST(an_all_gather_that_blocks_ends_at_the_limit),
         TEST(a_rank_that_leaves_while_others_wait_is_named),
         TEST(without_lost_the_others_go_on),
+        TEST(a_rank_that_dies_is_named_within_a_second),
+        TEST(a_rank_that_is_stopped_is_given_up_at_the_limit),
+        TEST(without_a_rank_that_dies_the_others_go_on),
+        TEST(a_process_and_threads_open_together),
         TEST(an_all_gather_cannot_do_without_a_rank),
         TEST(parameters_that_cannot_be_are_named),
         TEST(groups_that_cannot_be_are_not_made),
@@ -995,5 +1274,10 @@ int main(void)
     setenv("JITCACHE_SIM_DEVICES", "8", 1);
     if (!sim_open(&sim) || !sim.simulated)
         return 77;
+    int unable = counted_find();
+    if (unable)
+        return unable;
+    if (argc == 7 && strcmp(argv[1], "rank") == 0)
+        return be_rank(argv);
     return cmocka_run_group_tests(tests, setup_all, teardown_all);
 }

@@ -165,9 +165,24 @@ static void add_last_heard(const struct barrier *barrier, struct jc_error *error
 
 // --- rounds --------------------------------------------------------------------------------------
 
+// When those that have not said anything in a round are given up. Without those that do not come
+// one goes on while there is still time to.
+static uint64_t expiry(const struct barrier *barrier)
+{
+    uint64_t until_ns = barrier->until_ns;
+    if (!barrier->is_met && barrier->params->without_lost)
+        return until_ns - (until_ns - barrier->start_ns) / 2;
+    if (!barrier->is_met || barrier->begun_ns + GRACE_NS < until_ns)
+        return until_ns;
+    return barrier->begun_ns + GRACE_NS;
+}
+
 // What connects the ranks has failed, with what `error` says: for good.
 static void lose(struct barrier *barrier, enum jc_result result)
 {
+    if (result == JC_ERROR_TIMEOUT && !barrier->is_met)
+        add(&barrier->error, "; every rank has to call jc_group_warmup, and this one was to wait"
+            " for %.1f s", seconds(expiry(barrier) - barrier->start_ns));
     add_last_heard(barrier, &barrier->error);
     pthread_mutex_lock(&barrier->group->lock);
     hear_lost(barrier);
@@ -214,18 +229,6 @@ static void begin_round(struct barrier *barrier)
     barrier->is_under_way = result == JC_OK;
     if (result != JC_OK)
         lose(barrier, result);
-}
-
-// When those that have not said anything in a round are given up. Without those that do not come
-// one goes on while there is still time to.
-static uint64_t expiry(const struct barrier *barrier)
-{
-    uint64_t until_ns = barrier->until_ns;
-    if (!barrier->is_met && barrier->params->without_lost)
-        return until_ns - (until_ns - barrier->start_ns) / 2;
-    if (!barrier->is_met || barrier->begun_ns + GRACE_NS < until_ns)
-        return until_ns;
-    return barrier->begun_ns + GRACE_NS;
 }
 
 // The round is over, with what `poll` or `expire` said.

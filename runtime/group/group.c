@@ -56,7 +56,7 @@ static enum jc_result check_process(const struct jc_group *group, struct jc_erro
 {
     if (getpid() == group->process)
         return JC_OK;
-    return jc_fail(error, JC_ERROR_NOT_READY, "rank %u is the process %ld that this one was forked"
+    return jc_fail(error, JC_ERROR_PEER, "rank %u is the process %ld that this one was forked"
                    " from; a child is none: let it destroy its copy of the group",
                    group->exchange->rank, (long) group->process);
 }

@@ -37,8 +37,8 @@ struct jc_group {
     struct jc_rank_info *heard; // of each rank, as it was heard last
 };
 
-// Fails as the group did before. JC_OK: it did not. JC_ERROR_NOT_READY: this is a child of the
-// process that is the rank.
+// Fails as the group did before. JC_OK: it did not. JC_ERROR_PEER: this is a child of the process
+// that is the rank.
 enum jc_result jc_group_check(const struct jc_group *group, struct jc_error *error);
 
 // Notes that the group failed, for good, and fails so.
