@@ -81,6 +81,7 @@ static struct {
     uint64_t given[MAX_RANKS]; // rounds
     unsigned char blocks[2][MAX_RANKS][8192];
     bool is_over; // who waits is let go, and the call fails
+    unsigned num_inside;
 } meeting = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static bool all_gave(uint64_t round)
@@ -95,6 +96,7 @@ static int gather(void *user, const void *mine, size_t size, void *all)
 {
     unsigned rank = *(const unsigned *) user;
     pthread_mutex_lock(&meeting.mutex);
+    meeting.num_inside++;
     uint64_t round = meeting.given[rank];
     memcpy(meeting.blocks[round % 2][rank], mine, size);
     meeting.given[rank]++;
@@ -104,8 +106,31 @@ static int gather(void *user, const void *mine, size_t size, void *all)
     bool is_done = all_gave(round);
     for (unsigned i = 0; i < meeting.ranks && is_done; i++)
         memcpy((char *) all + i * size, meeting.blocks[round % 2][i], size);
+    meeting.num_inside--;
     pthread_mutex_unlock(&meeting.mutex);
     return is_done ? 0 : 5;
+}
+
+static void begin_gathering(void)
+{
+    pthread_mutex_lock(&meeting.mutex);
+    meeting.is_over = false;
+    memset(meeting.given, 0, sizeof(meeting.given));
+    pthread_mutex_unlock(&meeting.mutex);
+}
+
+// Lets go whoever is left behind in it, and waits for that.
+static void end_gathering(void)
+{
+    pthread_mutex_lock(&meeting.mutex);
+    meeting.is_over = true;
+    pthread_cond_broadcast(&meeting.changed);
+    while (meeting.num_inside > 0) {
+        pthread_mutex_unlock(&meeting.mutex);
+        usleep(1000);
+        pthread_mutex_lock(&meeting.mutex);
+    }
+    pthread_mutex_unlock(&meeting.mutex);
 }
 
 // --- ranks ---------------------------------------------------------------------------------------
@@ -328,8 +353,7 @@ static uint64_t compiled(void)
 
 static int setup(void **state)
 {
-    meeting.is_over = false;
-    memset(meeting.given, 0, sizeof(meeting.given));
+    begin_gathering();
     num_ranks = 0;
     foreign = MAX_RANKS;
     sim.reset();
@@ -342,10 +366,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    pthread_mutex_lock(&meeting.mutex);
-    meeting.is_over = true;
-    pthread_cond_broadcast(&meeting.changed);
-    pthread_mutex_unlock(&meeting.mutex);
+    end_gathering();
     for (unsigned i = 0; i < num_ranks; i++)
         close_rank(&ranks[i]);
     return counted_teardown(state);
@@ -433,7 +454,7 @@ static void a_group_of_one_waits_for_nobody(void **state)
         assert_true(ranks[0].report.waited_ns < 1000000000);
         close_rank(&ranks[0]);
         num_ranks = 0;
-        memset(meeting.given, 0, sizeof(meeting.given));
+        begin_gathering();
     }
     (void) state;
 }
