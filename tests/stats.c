@@ -164,14 +164,24 @@ static void a_process_says_which_rank_of_which_group_it_is(void **state)
 static void another_process_sees_which_rank_one_is(void **state)
 {
     (void) state;
-    struct jc_stats *stats = NULL;
     jc_run_set_group(context->run, "tp", 3, 8);
+    jc_run_tell(context->run,
+                &(struct jc_event){.kind = JC_EVENT_BARRIER, .device = -1, .text = "tp open",
+                                   .elapsed_ns = 9, .waited_ns = 4, .compile_ns = 3, .count = 31,
+                                   .rank = 3, .ranks = 8});
     runs_count(context, "k", 5);
     assert_true(runs_await_published(context, 5));
     struct jc_context *reader = runs_open(NULL);
     assert_non_null(reader);
-    stats = read_as(reader, jc_stats_params(.scope = JC_STATS_CACHE));
+    struct jc_stats *stats = read_as(reader, jc_stats_params(.scope = JC_STATS_CACHE));
     assert_int_equal(stats->num_processes, 1);
+    assert_int_equal(stats->processes[0].counts.barriers, 1);
+    assert_int_equal(stats->process_total.barrier_wait_ns, 4);
+    assert_int_equal(stats->num_events, 1);
+    assert_string_equal(stats->events[0].text, "tp open");
+    assert_int_equal(stats->events[0].compile_ns, 3);
+    assert_int_equal(stats->events[0].rank, 3);
+    assert_int_equal(stats->events[0].ranks, 8);
     assert_string_equal(stats->processes[0].group, "tp");
     assert_int_equal(stats->processes[0].rank, 3);
     assert_int_equal(stats->processes[0].ranks, 8);
