@@ -161,6 +161,14 @@ static void a_process_says_which_rank_of_which_group_it_is(void **state)
     jc_stats_destroy(&stats);
 }
 
+static int rank_of_first(struct jc_context *reader)
+{
+    struct jc_stats *stats = read_as(reader, jc_stats_params(.scope = JC_STATS_CACHE));
+    int rank = stats->num_processes > 0 ? stats->processes[0].rank : -1;
+    jc_stats_destroy(&stats);
+    return rank;
+}
+
 static void another_process_sees_which_rank_one_is(void **state)
 {
     (void) state;
@@ -186,6 +194,9 @@ static void another_process_sees_which_rank_one_is(void **state)
     assert_int_equal(stats->processes[0].rank, 3);
     assert_int_equal(stats->processes[0].ranks, 8);
     jc_stats_destroy(&stats);
+    // Nothing is counted by that, and it is published all the same.
+    jc_run_set_group(context->run, "tp", 5, 8);
+    await(rank_of_first(reader) == 5);
     jc_context_destroy(&reader);
 }
 
