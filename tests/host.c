@@ -678,6 +678,117 @@ static void all_that_go_on_agree_on_who_was_lost_in_which_round(void **state)
     assert_true(completed > 0);
 }
 
+// --- a rank that is given up in the middle of something ------------------------------------------
+
+#define PAGE ((size_t) 4096)
+
+static struct jc_exchange *trio[3];
+static uint8_t *pages; // that rank 0 reads from or writes to; the last one not before it is stopped
+static void (*meanwhile)(void); // what the others do then
+static volatile bool others_failed;
+
+// Both others have a round, if need be without rank 0.
+static void others_go_on(int number)
+{
+    static uint8_t page[PAGE], all[3 * PAGE];
+    memset(page, number, sizeof(page));
+    for (unsigned i = 1; i < 3; i++) {
+        if (trio[i]->calls->begin(trio[i], page, PAGE, NULL) != JC_OK)
+            others_failed = true;
+    }
+    for (unsigned i = 1; i < 3; i++) {
+        if (trio[i]->calls->expire(trio[i], true, all, NULL) != JC_OK)
+            others_failed = true;
+    }
+}
+
+static void end_the_round_and_have_two_more(void)
+{
+    static uint8_t all[3 * PAGE];
+    for (unsigned i = 1; i < 3; i++) {
+        if (trio[i]->calls->poll(trio[i], true, all, NULL) != JC_OK)
+            others_failed = true;
+    }
+    others_go_on(2);
+    others_go_on(3);
+}
+
+static void have_a_round(void)
+{
+    others_go_on(2);
+}
+
+// Comes in the middle of what rank 0 does, on its thread, as if that were stopped there for long.
+static void stop_here(int signal)
+{
+    (void) signal;
+    mprotect(pages, 3 * PAGE, PROT_READ | PROT_WRITE);
+    meanwhile();
+}
+
+// What rank 0 does, with a block of the last of the pages, or all of them.
+static enum jc_result stop_in(enum jc_result (*call)(void), void (*others)(void))
+{
+    struct sigaction before, action = {.sa_handler = stop_here};
+    others_failed = false;
+    meanwhile = others;
+    assert_int_equal(mprotect(pages + 2 * PAGE, PAGE, PROT_NONE), 0);
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    enum jc_result result = call();
+    sigaction(SIGSEGV, &before, NULL);
+    assert_false(others_failed);
+    return result;
+}
+
+static void meet(void)
+{
+    pages = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    for (unsigned i = 0; i < 3; i++)
+        trio[i] = join(i, 3);
+}
+
+static void part(void)
+{
+    munmap(pages, 3 * PAGE);
+    for (unsigned i = 0; i < 3; i++)
+        leave(trio[i]);
+}
+
+static enum jc_result poll_into_pages(void)
+{
+    return trio[0]->calls->poll(trio[0], true, pages, &error);
+}
+
+static enum jc_result begin_from_page(void)
+{
+    return trio[0]->calls->begin(trio[0], pages + 2 * PAGE, PAGE, &error);
+}
+
+static void one_that_is_given_up_while_it_reads_does_not_take_that_for_good(void **state)
+{
+    (void) state;
+    meet();
+    memset(pages, 1, PAGE);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(trio[i]->calls->begin(trio[i], pages, PAGE, NULL), JC_OK);
+    assert_int_equal(stop_in(poll_into_pages, end_the_round_and_have_two_more), JC_ERROR_PEER);
+    assert_int_equal(pages[2 * PAGE + 100], 3); // it has read what it should not have
+    assert_says("gone on without this one, rank 0: it did not answer in time");
+    part();
+}
+
+static void one_that_is_given_up_while_it_gives_has_not_given(void **state)
+{
+    (void) state;
+    meet();
+    assert_int_equal(stop_in(begin_from_page, have_a_round), JC_ERROR_PEER);
+    assert_says("gone on without this one, rank 0: it did not answer in time");
+    others_go_on(3);
+    assert_false(others_failed);
+    part();
+}
+
 // --- joining -------------------------------------------------------------------------------------
 
 static void the_last_one_to_leave_removes_the_file(void **state)
@@ -1250,7 +1361,7 @@ static void a_process_is_told_apart_from_who_has_its_pid_later(void **state)
     assert_false(jc_process_has_ended(&other, &self));
     for (uint64_t pid = 0; pid < 64; pid++) { // what nobody has written is no process
         other = self;
-        other.pid = pid == 0 ? 0 : UINT64_C(1) << pid | 1 << 31;
+        other.pid = pid == 0 ? 0 : UINT64_C(1) << pid | UINT64_C(1) << 31;
         assert_false(jc_process_has_ended(&other, &self));
     }
 }
@@ -1266,8 +1377,8 @@ static void a_process_that_nobody_has_waited_for_has_ended(void **state)
     other = self;
     other.pid = (uint64_t) pid;
     other.start = 0;
-    await(state_of(pid) == 'Z');
-    assert_true(jc_process_has_ended(&other, &self));
+    await(jc_process_has_ended(&other, &self));
+    assert_int_equal(state_of(pid), 'Z');
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_true(jc_process_has_ended(&other, &self));
 }
@@ -1312,6 +1423,8 @@ int main(void)
         in_a_folder(who_comes_too_late_to_a_group_that_goes_on_is_told),
         in_a_folder(a_rank_can_be_looked_at_without_a_round),
         in_a_folder(all_that_go_on_agree_on_who_was_lost_in_which_round),
+        in_a_folder(one_that_is_given_up_while_it_reads_does_not_take_that_for_good),
+        in_a_folder(one_that_is_given_up_while_it_gives_has_not_given),
         in_a_folder(the_last_one_to_leave_removes_the_file),
         in_a_folder(what_a_crashed_job_left_is_cleared_away),
         in_a_folder(what_crashed_jobs_of_other_names_left_is_swept_away),

@@ -146,9 +146,14 @@ static enum jc_result end_given_up(struct host *host, enum jc_loss loss, struct 
     return end(host, JC_ERROR_PEER, text.text, error);
 }
 
+// What a rank has written makes no sense, to one that still takes part: one that was given up may
+// see what is written rounds later.
 static enum jc_result end_nonsense(struct host *host, unsigned rank, struct jc_error *error)
 {
     struct text text = {.size = 0};
+    enum jc_loss own = JC_WORD_LOSS(load_word(host, host->base.rank));
+    if (own != JC_LOSS_NONE)
+        return end_given_up(host, own, error);
     add(&text, "rank %u speaks another protocol than rank %u, or %s was damaged", rank,
         host->base.rank, host->roster.path);
     return end(host, JC_ERROR_PEER, text.text, error);
