@@ -334,7 +334,10 @@ static int setup(void **state)
     foreign = MAX_RANKS;
     sim.reset();
     sim.cuInit(0);
-    return counted_setup(state);
+    if (counted_setup(state) != 0)
+        return -1;
+    setenv("JITCACHE_NVRTC_HOLD", scratch_path("hold"), 1); // workers start with the context
+    return 0;
 }
 
 static int teardown(void **state)
@@ -566,7 +569,7 @@ static void who_is_ready_late_is_named_in_the_log(void **state)
     sim.set_busy(1, true);
     for (unsigned i = 0; i < 3; i++)
         start(&ranks[i]);
-    await((look(2, 0).state == JC_RANK_READY));
+    await((look(0, 0).state == JC_RANK_READY && look(2, 2).state == JC_RANK_READY));
     usleep(1200000); // it is late, which is what this is about
     sim.set_busy(1, false);
     for (unsigned i = 0; i < 3; i++)
@@ -1000,7 +1003,7 @@ static pid_t begin_with_process(bool without_lost, uint64_t timeout_ns)
         start(&ranks[i]);
     }
     await((look(0, 1).state == JC_RANK_WARMING && look(0, 0).state == JC_RANK_READY
-           && look(0, 2).state == JC_RANK_READY));
+           && look(2, 2).state == JC_RANK_READY));
     return child;
 }
 
@@ -1034,7 +1037,6 @@ static void a_rank_that_dies_is_named_within_a_second(void **state)
     assert_int_equal(info.result, JC_ERROR_PEER);
     assert_int_equal(info.planned, VARIANTS);
     assert_string_not_equal(info.reason, "");
-    assert_int_equal(look(0, 2).state, JC_RANK_READY);
     assert_true(WIFSIGNALED(status_of(child)));
 }
 

@@ -134,6 +134,15 @@ static void hear(struct barrier *barrier)
     progress->last_planned = barrier->all[progress->last].planned;
 }
 
+// What it does itself a rank knows before the others do.
+static void hear_own(struct barrier *barrier)
+{
+    struct jc_group *group = barrier->group;
+    pthread_mutex_lock(&group->lock);
+    jc_status_info(&barrier->own, &group->heard[barrier->exchange->rank]);
+    pthread_mutex_unlock(&group->lock);
+}
+
 static unsigned count_lost(const struct jc_exchange *exchange)
 {
     unsigned lost = 0;
@@ -197,6 +206,7 @@ static void fail_own(struct barrier *barrier, enum jc_result result, const char 
     if (barrier->own.phase == JC_STATUS_FAILED)
         return;
     jc_status_fail(&barrier->own, result, text);
+    hear_own(barrier);
     if (strlen(text) >= JC_STATUS_REASON)
         jc_log(&barrier->group->context->log, JC_LOG_WARNING, "group %s: what rank %u fails with, in"
                " full: %s", barrier->group->name, barrier->exchange->rank, text);
@@ -223,6 +233,7 @@ static void begin_round(struct barrier *barrier)
 {
     if (barrier->is_met)
         count_own(barrier);
+    hear_own(barrier);
     enum jc_result result = barrier->exchange->calls->begin(
         barrier->exchange, &barrier->own, sizeof(barrier->own), &barrier->error);
     barrier->begun_ns = jc_now_ns();
@@ -503,8 +514,10 @@ static void meet(struct barrier *barrier)
     begin_meeting(barrier);
     if (barrier->is_under_way)
         result = wait_round(barrier);
-    barrier->own.came_ns = jc_now_ns() - barrier->begun_ns;
-    barrier->own.met_ns = jc_now_ns() - barrier->start_ns;
+    uint64_t now = jc_now_ns();
+    barrier->own.came_ns = now - barrier->begun_ns;
+    barrier->own.met_ns = now - barrier->start_ns;
+    barrier->begun_ns = now; // the next round is not due yet, and never where all is loaded soon
     if (result == JC_ERROR_NOT_READY && barrier->is_under_way) {
         barrier->group->is_meeting = true;
         barrier->result =
@@ -533,6 +546,8 @@ static void note_loaded(struct barrier *barrier, enum jc_result result, struct j
         barrier->ready_ns = jc_now_ns();
         own->ready_ns = barrier->ready_ns - barrier->start_ns;
         own->phase = JC_STATUS_READY;
+        count_own(barrier);
+        hear_own(barrier);
     }
 }
 
