@@ -276,8 +276,6 @@ struct stage {
     size_t damage_at, damage_size;
     const void *damage;
     bool idle; // writes nothing
-    // Comes back no earlier than that; NULL: at once.
-    sem_t *entered, *release;
 };
 
 static int gather_on_stage(void *user, const void *mine, size_t size, void *all)
@@ -286,11 +284,6 @@ static int gather_on_stage(void *user, const void *mine, size_t size, void *all)
     if (stage->calls < 8)
         stage->sizes[stage->calls] = size;
     unsigned call = ++stage->calls;
-    if (stage->entered) {
-        sem_post(stage->entered);
-        while (sem_wait(stage->release) != 0)
-            continue;
-    }
     if (call == stage->fails_at)
         return (int) stage->status;
     for (unsigned i = 0; i < stage->ranks && !stage->idle; i++) {
@@ -503,19 +496,35 @@ static unsigned count_threads(void)
 
 struct blocked {
     sem_t entered, release;
+    atomic_uint inside; // the callback: left with release, and awaited with acquire at the end
     struct stage stage;
     unsigned threads; // before there was the exchange's
     struct jc_exchange *exchange;
 };
 
+// Each call waits to be released.
+static int gather_blocked(void *user, const void *mine, size_t size, void *all)
+{
+    struct blocked *blocked = user;
+    atomic_fetch_add_explicit(&blocked->inside, 1, memory_order_relaxed);
+    sem_post(&blocked->entered);
+    while (sem_wait(&blocked->release) != 0)
+        continue;
+    int status = gather_on_stage(&blocked->stage, mine, size, all);
+    atomic_fetch_sub_explicit(&blocked->inside, 1, memory_order_release);
+    return status;
+}
+
 static void open_blocked(struct blocked *blocked)
 {
+    const struct jc_all_gather all_gather = {gather_blocked, blocked};
     sem_init(&blocked->entered, 0, 0);
     sem_init(&blocked->release, 0, 0);
-    blocked->stage = (struct stage){
-        .ranks = 2, .entered = &blocked->entered, .release = &blocked->release};
+    atomic_init(&blocked->inside, 0);
+    blocked->stage = (struct stage){.ranks = 2};
     blocked->threads = count_threads();
-    blocked->exchange = create_on(&blocked->stage, 0);
+    blocked->exchange = create(0, 2, &all_gather);
+    assert_non_null(blocked->exchange);
 }
 
 // The thread that was left behind ends, and frees what it had.
@@ -523,6 +532,7 @@ static void close_blocked(struct blocked *blocked)
 {
     sem_post(&blocked->release);
     await(count_threads() == blocked->threads);
+    await(atomic_load_explicit(&blocked->inside, memory_order_acquire) == 0);
     sem_destroy(&blocked->entered);
     sem_destroy(&blocked->release);
 }
