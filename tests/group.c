@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +27,38 @@
 #define LIMIT_NS UINT64_C(100000000000)
 
 static struct sim sim;
+
+// --- memory that runs out ------------------------------------------------------------------------
+
+void *__real_calloc(size_t, size_t);
+void *__wrap_calloc(size_t, size_t);
+void *__real_malloc(size_t);
+void *__wrap_malloc(size_t);
+char *__real_strdup(const char *);
+char *__wrap_strdup(const char *);
+
+// Allocations of this thread until one fails; 0: none does.
+static _Thread_local unsigned until_failure;
+
+static bool is_used_up(void)
+{
+    return until_failure > 0 && --until_failure == 0;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return is_used_up() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return is_used_up() ? NULL : __real_malloc(size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return is_used_up() ? NULL : __real_strdup(text);
+}
 
 // --- a seal that fails ---------------------------------------------------------------------------
 
@@ -82,6 +115,7 @@ static struct {
     unsigned char blocks[2][MAX_RANKS][8192];
     bool is_over; // who waits is let go, and the call fails
     unsigned num_inside;
+    unsigned failing; // whose second call fails; MAX_RANKS: nobody's
 } meeting = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static bool all_gave(uint64_t round)
@@ -98,6 +132,11 @@ static int gather(void *user, const void *mine, size_t size, void *all)
     pthread_mutex_lock(&meeting.mutex);
     meeting.num_inside++;
     uint64_t round = meeting.given[rank];
+    if (rank == meeting.failing && round == 1) {
+        meeting.num_inside--;
+        pthread_mutex_unlock(&meeting.mutex);
+        return 7;
+    }
     memcpy(meeting.blocks[round % 2][rank], mine, size);
     meeting.given[rank]++;
     pthread_cond_broadcast(&meeting.changed);
@@ -115,6 +154,7 @@ static void begin_gathering(void)
 {
     pthread_mutex_lock(&meeting.mutex);
     meeting.is_over = false;
+    meeting.failing = MAX_RANKS;
     memset(meeting.given, 0, sizeof(meeting.given));
     pthread_mutex_unlock(&meeting.mutex);
 }
@@ -150,6 +190,7 @@ struct rank {
     struct jc_error error;
     struct jc_group_warmup_report report;
     uint64_t elapsed_ns;
+    int seen_errno;
     // What its context told and logged; guarded by the mutex below.
     unsigned barriers;
     char event[128];
@@ -268,7 +309,9 @@ static void *warm_up(void *user)
 {
     struct rank *rank = user;
     uint64_t start_ns = jc_now_ns();
+    errno = 77;
     rank->result = jc_group_warmup(rank->group, &rank->params, &rank->report, &rank->error);
+    rank->seen_errno = errno;
     rank->elapsed_ns = jc_now_ns() - start_ns;
     return NULL;
 }
@@ -282,8 +325,10 @@ static void start(struct rank *rank)
 
 static void join(struct rank *rank)
 {
-    if (!rank->is_absent)
-        assert_int_equal(pthread_join(rank->thread, NULL), 0);
+    if (rank->is_absent)
+        return;
+    assert_int_equal(pthread_join(rank->thread, NULL), 0);
+    assert_int_equal(rank->seen_errno, 77);
 }
 
 // Its cache has what it plans: from a kernel of its own.
@@ -650,6 +695,24 @@ static void another_range_is_named_by_rank(void **state)
     assert_same_texts();
 }
 
+static void another_architecture_is_named_by_rank(void **state)
+{
+    (void) state;
+    setenv("JITCACHE_SIM_CAPABILITY", "9.0,8.0", 1);
+    sim.reset();
+    unsetenv("JITCACHE_SIM_CAPABILITY");
+    sim.cuInit(0);
+    open_ranks(2, warm_cache, false);
+    warm_up_all();
+    assert_all(JC_ERROR_MISMATCH);
+    assert_all_say("rank 1");
+    assert_all_say("sm_80");
+    for (unsigned i = 0; i < 2; i++)
+        ranks[i].params.mode = JC_GROUP_OWN;
+    warm_up_all();
+    assert_all(JC_OK);
+}
+
 static void ranks_that_call_in_another_way_are_named(void **state)
 {
     (void) state;
@@ -907,6 +970,22 @@ static void an_all_gather_that_blocks_ends_at_the_limit(void **state)
     warm_up_all();
     assert_all(JC_ERROR_TIMEOUT);
     assert_true(ranks[0].elapsed_ns < UINT64_C(5000000000));
+}
+
+static void an_all_gather_that_fails_ends_the_group(void **state)
+{
+    (void) state;
+    open_ranks(2, warm_cache, true);
+    meeting.failing = 1;
+    ranks[0].params.timeout_ns = UINT64_C(2000000000);
+    warm_up_all();
+    assert_int_equal(ranks[1].result, JC_ERROR_PEER);
+    assert_non_null(strstr(ranks[1].error.text, "7"));
+    assert_int_equal(ranks[0].result, JC_ERROR_TIMEOUT); // whose call does not come back
+    for (unsigned i = 0; i < 2; i++) {
+        warm_up(&ranks[i]);
+        assert_int_not_equal(ranks[i].result, JC_OK);
+    }
 }
 
 // Leaves the group once another has begun to load.
@@ -1188,6 +1267,39 @@ static void a_rank_that_is_there_is_not_there_twice(void **state)
     close_rank(&twin);
 }
 
+static void memory_that_runs_out_is_told_and_spoils_nothing(void **state)
+{
+    (void) state;
+    struct jc_error error;
+    struct rank *rank = &ranks[0];
+    open_ranks(1, warm_cache, false);
+    jc_group_destroy(&rank->group);
+    bool is_enough = false;
+    for (unsigned n = 1; !is_enough; n++) {
+        until_failure = n;
+        enum jc_result result = join_group(rank, false, &error);
+        is_enough = until_failure > 0;
+        until_failure = 0;
+        if (result != JC_OK)
+            assert_int_equal(result, JC_ERROR_OUT_OF_MEMORY);
+        assert_true((result == JC_OK) == (rank->group != NULL));
+        jc_group_destroy(&rank->group);
+    }
+    assert_int_equal(join_group(rank, false, &error), JC_OK);
+    is_enough = false;
+    for (unsigned n = 1; !is_enough; n++) {
+        until_failure = n;
+        warm_up(rank);
+        is_enough = until_failure > 0;
+        until_failure = 0;
+        if (rank->result != JC_OK)
+            assert_int_equal(rank->result, JC_ERROR_OUT_OF_MEMORY);
+        destroy_kernels(rank);
+    }
+    warm_up_all();
+    assert_all(JC_OK);
+}
+
 static void a_child_of_a_rank_is_none(void **state)
 {
     (void) state;
@@ -1269,6 +1381,7 @@ int main(int argc, char **argv)
         TEST(who_is_ready_late_is_named_in_the_log),
         TEST(another_template_is_named_by_rank_and_line),
         TEST(another_range_is_named_by_rank),
+        TEST(another_architecture_is_named_by_rank),
         TEST(ranks_that_call_in_another_way_are_named),
         TEST(what_fails_in_one_rank_fails_in_all_and_can_be_mended),
         TEST(what_cannot_be_planned_in_one_rank_fails_in_all),
@@ -1282,6 +1395,7 @@ int main(int argc, char **argv)
         TEST(a_seal_that_fails_in_one_rank_is_lifted_in_all),
         TEST(ranks_that_do_not_come_are_listed_at_the_limit),
         TEST(an_all_gather_that_blocks_ends_at_the_limit),
+        TEST(an_all_gather_that_fails_ends_the_group),
         TEST(a_rank_that_leaves_while_others_wait_is_named),
         TEST(without_lost_the_others_go_on),
         TEST(a_rank_that_dies_is_named_within_a_second),
@@ -1292,6 +1406,7 @@ int main(int argc, char **argv)
         TEST(parameters_that_cannot_be_are_named),
         TEST(groups_that_cannot_be_are_not_made),
         TEST(a_rank_that_is_there_is_not_there_twice),
+        TEST(memory_that_runs_out_is_told_and_spoils_nothing),
         TEST(a_child_of_a_rank_is_none),
     };
     setenv("JITCACHE_SIM_DEVICES", "8", 1);
