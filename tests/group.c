@@ -240,7 +240,8 @@ static void open_context(struct rank *rank, const char *cache)
     const struct jc_log log = {.write = keep_line, .user = rank, .level = JC_LOG_INFO};
     const struct jc_event_sink sink = {.tell = keep_event, .user = rank};
     if (jc_context_create(jc_context_params(.dir = cache, .log = &log, .events = &sink,
-                                            .nvrtc = counted_nvrtc, .max_workers = 2), &rank->context, &error)
+                                            .nvrtc = counted_nvrtc, .max_workers = 2),
+                          &rank->context, &error)
         || jc_context_device(rank->context, (int) rank->number, &rank->device, &error))
         fail_msg("%s", error.text);
 }

@@ -1,8 +1,8 @@
 // The barrier: ranks meet, load what they plan, and go on together.
 //
 //   meet    a round in which each rank says what it plans, and with which cache
-//   load    each rank loads its plan, and compiles what nobody else has: its own share first. Beside
-//           that go rounds, some in a second, in which each says how far it is
+//   load    each rank loads its plan, and compiles what nobody else has: its own share first.
+//           Beside that go rounds, some in a second, in which each says how far it is
 //   agree   all are ready: their machine code is the same
 //   open    each rank seals, and says so in a last round
 //
@@ -208,8 +208,8 @@ static void fail_own(struct barrier *barrier, enum jc_result result, const char 
     jc_status_fail(&barrier->own, result, text);
     hear_own(barrier);
     if (strlen(text) >= JC_STATUS_REASON)
-        jc_log(&barrier->group->context->log, JC_LOG_WARNING, "group %s: what rank %u fails with, in"
-               " full: %s", barrier->group->name, barrier->exchange->rank, text);
+        jc_log(&barrier->group->context->log, JC_LOG_WARNING, "group %s: what rank %u fails with,"
+               " in full: %s", barrier->group->name, barrier->exchange->rank, text);
 }
 
 static void count_own(struct barrier *barrier)
@@ -664,8 +664,8 @@ static void log_end(const struct barrier *barrier, const struct jc_group_warmup_
     for (unsigned i = 0; i < barrier->exchange->ranks; i++)
         compiled += barrier->exchange->lost[i] ? 0 : barrier->all[i].compiled;
     jc_log(log, JC_LOG_INFO, "group %s: open after %.1f s: %u of %u ranks are ready, and compiled"
-           " %" PRIu64 " variants; rank %u loaded %" PRIu64 ", compiled %" PRIu64 ", was ready after"
-           " %.1f s, and waited for others for %.1f s",
+           " %" PRIu64 " variants; rank %u loaded %" PRIu64 ", compiled %" PRIu64 ", was ready"
+           " after %.1f s, and waited for others for %.1f s",
            barrier->group->name, seconds(report->elapsed_ns), report->ready, report->ranks,
            compiled, barrier->exchange->rank, report->loaded, report->compiled,
            seconds(report->ready_ns), seconds(report->waited_ns));
