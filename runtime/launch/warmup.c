@@ -325,16 +325,19 @@ const struct jc_warmup_variant *jc_warmup_variants(const struct jc_warmup *warmu
     return warmup->variants;
 }
 
-// The key's text ends in the source, which can be long, and is told by its digest.
+// The key's text ends in the closure, which follows from the source too, and in the source, which
+// can be long. That is told by its digest, and first: of what differs the first line is shown.
 static void describe_key(const struct jc_template *tmpl, const struct jc_unit *unit,
                          struct jc_buffer *text)
 {
-    static const char name[] = "source=";
     const struct jc_key source = jc_key_of(tmpl->source, tmpl->source_size);
     char digest[JC_KEY_STRING_SIZE];
     jc_key_format(&source, digest);
-    jc_buffer_append(text, unit->text, unit->text_size - tmpl->source_size - strlen(name));
-    jc_buffer_print(text, "%s%s\n", name, digest);
+    size_t closure = strlen("closure=\n") + strlen(unit->closure->digest);
+    size_t size = unit->text_size - tmpl->source_size - strlen("source=") - closure;
+    jc_buffer_append(text, unit->text, size);
+    jc_buffer_print(text, "source=%s\n", digest);
+    jc_buffer_append(text, unit->text + size, closure);
 }
 
 size_t jc_warmup_describe(struct jc_warmup *warmup, size_t index, char *text, size_t size)
@@ -574,13 +577,31 @@ static bool hand_out(void *user, struct jc_task *task)
     return true;
 }
 
-// Whether the sources of kernels that are made here are to be read again.
+// Whether sources were read for another compiler than there is, which can be told once something
+// was to be compiled: those of kernels that are made here are to be read again.
 static bool is_outdated(const struct jc_warmup *warmup)
 {
     for (size_t i = 0; i < warmup->num_parts; i++)
         if (warmup->parts[i].is_own && jc_source_is_outdated(&warmup->parts[i].kernel->source))
             return true;
     return false;
+}
+
+// A fleet has one compiler, so what that cannot compile is left out.
+static void refuse_outdated(struct jc_warmup *warmup)
+{
+    size_t count = warmup->num_lacks;
+    warmup->num_lacks = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct lack *lack = &warmup->lacks[i];
+        const struct jc_source *source = &part_of(warmup, lack->number)->kernel->source;
+        struct jc_error error;
+        if (jc_source_is_outdated(source))
+            give_up(warmup, lack, &lack->variant->specialization,
+                    jc_source_refuse_outdated(source, &error), NULL, &error);
+        else
+            warmup->lacks[warmup->num_lacks++] = *lack;
+    }
 }
 
 static bool tell(void *user, const struct jc_arrival *arrival)
@@ -616,6 +637,10 @@ static void compile_the_rest(struct jc_warmup *warmup)
         .user = warmup,
     };
     struct jc_fleet fleet;
+    warmup->is_outdated = warmup->may_replan && is_outdated(warmup);
+    if (warmup->is_outdated)
+        return;
+    refuse_outdated(warmup);
     order_lacks(warmup);
     jc_fleet_run(&fleet, &params);
 }
