@@ -73,6 +73,39 @@ int __wrap_fstatfs64(int fd, struct statfs *fs)
     return status;
 }
 
+// The allocation that the countdown ends at fails, and none after it.
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_realloc(void *block, size_t size);
+void *__wrap_realloc(void *block, size_t size);
+void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+
+static unsigned countdown; // 0: none fails
+
+static bool fails(void)
+{
+    return countdown > 0 && --countdown == 0;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+    return fails() ? NULL : __real_realloc(block, size);
+}
+
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    if (!fails())
+        return __real_mmap64(at, size, protection, flags, fd, offset);
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
 static struct jc_cache *cache;
 static int stay[2]; // processes that live on do so until it is closed
 
@@ -1216,6 +1249,27 @@ static void without_descriptors_it_is_an_error(void **state)
     assert_int_equal(result, JC_ERROR_IO);
 }
 
+static void an_allocation_that_fails_is_reported_and_leaves_nothing(void **state)
+{
+    (void) state;
+    struct jc_exchange *exchange;
+    unsigned failed = 0;
+    for (bool left = true; left;) {
+        countdown = failed + 1;
+        enum jc_result result = try_join(0, 2, &exchange, &error);
+        left = countdown == 0;
+        countdown = 0;
+        assert_int_equal(result, left ? JC_ERROR_OUT_OF_MEMORY : JC_OK);
+        assert_true((exchange != NULL) == !left);
+        assert_true(is_there("dir/g.group") == !left);
+        failed += left;
+        if (exchange)
+            leave(exchange);
+    }
+    assert_true(failed >= 3); // the exchange, the list of descriptors, the memory
+    assert_false(is_there("dir/g.group"));
+}
+
 // --- forks and namespaces ------------------------------------------------------------------------
 
 static struct jc_exchange *inherited;
@@ -1447,6 +1501,7 @@ int main(void)
         in_a_folder(a_full_disk_is_an_error_and_leaves_nothing),
         in_a_folder(a_folder_that_is_only_read_is_an_error),
         in_a_folder(without_descriptors_it_is_an_error),
+        in_a_folder(an_allocation_that_fails_is_reported_and_leaves_nothing),
         in_a_folder(the_child_of_a_fork_does_no_harm),
         in_a_folder(ranks_of_two_pid_namespaces_see_each_other_s_locks),
         in_a_folder(a_process_is_told_apart_from_who_has_its_pid_later),

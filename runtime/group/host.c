@@ -13,8 +13,8 @@
 
 // How often signs of life are looked at, and how many at a time: with more ranks than that it takes
 // longer until one that died is noticed, but a poll stays cheap.
-#define LOOK_NS UINT64_C(10000000)
-#define LOOK_RANKS 32
+#define LOOK_NS UINT64_C(50000000)
+#define LOOK_RANKS 64
 
 // A rank's word changes a few times at most while others declare it lost, unless it is damaged.
 #define EXPIRE_TRIES 16

@@ -416,7 +416,6 @@ static enum attempt begin(struct joining *joining)
         sweep(roster);
         return JOINED;
     }
-    unlinkat(roster->folder, roster->name, 0);
     return refuse(joining, JC_ERROR_IO, "%s: %s: a group of %u ranks needs a file of %zu bytes;%s"
                   " name a folder with more room in jc_group_params: dir", roster->path,
                   strerror(status), roster->ranks, bytes,
@@ -593,8 +592,13 @@ static enum attempt enter(struct joining *joining)
         return AGAIN;
     if (fstat(roster->fd, &stat) != 0)
         return refuse_errno(joining, errno);
-    enum attempt attempt = stat.st_size == 0 ? begin(joining) : judge(joining);
-    return attempt == JOINED ? take_seat(joining) : attempt;
+    bool is_new = stat.st_size == 0;
+    enum attempt attempt = is_new ? begin(joining) : judge(joining);
+    if (attempt == JOINED)
+        attempt = take_seat(joining);
+    if (attempt != JOINED && is_new)
+        unlinkat(roster->folder, roster->name, 0);
+    return attempt;
 }
 
 static enum attempt try_to_join(struct joining *joining)
