@@ -217,11 +217,13 @@ def serve(rank, group, device, kernel, stream, x):
         launch(kernel, stream, x, c_int32(1 + step * 41 % 4096), c_int32(250))
         call_driver("cuStreamSynchronize", stream)
         if common:
-            now = [None] * dist.get_world_size()  # in each rank; an engine need not ask
-            dist.all_gather_object(now, common_step(group, device, stream, step))
+            now = torch.zeros(dist.get_world_size(), dtype=torch.int64)
+            now[rank] = common_step(group, device, stream, step)
+            dist.all_reduce(now)  # only to show it: an engine need not ask the others
             if rank == 0 and any(now):
-                print(f"step {step}: variants that serve from here on, by rank: {now}", flush=True)
-            activated += now[rank]
+                print(f"step {step}: variants that serve from here on, by rank: {now.tolist()}",
+                      flush=True)
+            activated += int(now[rank])
         time.sleep(0.01)  # the next requests
         step += 1
 

@@ -603,6 +603,8 @@ static void a_rank_that_is_lost_ends_it_unless_it_may_be(void **state)
     close_ranks(of.ranks);
 }
 
+#define BOTH_NUMBERS 100000
+
 static void blocks_that_say_nothing_are_refused(void **state)
 {
     (void) state;
@@ -618,6 +620,7 @@ static void blocks_that_say_nothing_are_refused(void **state)
         {1, 0, 4, 3, 0},          // of one more that is not there
         {1, 0, 8, UINT32_MAX, 0}, // with more than fit
         {1, 0, 8, 256, 0},
+        {1, 0, 4, BOTH_NUMBERS, 0}, // as many as there are said to be
         {1, 0, 8, 0, 0},
         {2, 1, 0, 0, 1},           // no finding
         {2, 1, 4, 4, 1},           // of no kind
@@ -640,6 +643,10 @@ static void blocks_that_say_nothing_are_refused(void **state)
         hall.damage_at = damages[i].at;
         hall.damage_size = sizeof(uint32_t);
         jc_store_u32(hall.damage, damages[i].number);
+        if (damages[i].number == BOTH_NUMBERS) {
+            hall.damage_size *= 2;
+            jc_store_u32(hall.damage + 4, BOTH_NUMBERS);
+        }
         snprintf(text, sizeof(text), "rank 1 has other variants than rank 0, and what rank %u told"
                  " of its own cannot be read; see whether all ranks have the same build of"
                  " jitcache", damages[i].speaker);
