@@ -42,8 +42,8 @@ int jc_slots_take(struct jc_slots *slots, unsigned limit, unsigned urgency);
 // Accepts -1, and what is not held (any more). Threads: safe.
 void jc_slots_give(struct jc_slots *slots, int slot);
 
-// Says that what has a slot goes on, if there is any: a write of some bytes, twice a second at most.
-// Threads: safe.
+// Says that what has a slot goes on, if there is any: a write of some bytes, twice a second at
+// most. Threads: safe.
 void jc_slots_beat(struct jc_slots *slots);
 
 // When a try for a slot that was in vain last saw that another process had said so since the one

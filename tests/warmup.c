@@ -432,6 +432,80 @@ static void one_that_is_given_up_while_it_loads_has_what_it_loaded(void **state)
     assert_null(kernels[1].kernel);
 }
 
+// --- without memory ------------------------------------------------------------------------------
+
+// The library's allocations come here, by --wrap; see meson.build. The one of this thread that the
+// countdown ends at fails.
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *block, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *block, size_t size);
+
+static _Thread_local unsigned long countdown; // 0: none fails
+
+static bool fails(void)
+{
+    return countdown > 0 && --countdown == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+    return fails() ? NULL : __real_realloc(block, size);
+}
+
+// Warms up two kernels with the allocation `number` failing. True where none was left to fail.
+static bool run_without(unsigned long number)
+{
+    struct jc_error error = {{0}};
+    struct jc_warmup_counts counts = {0};
+    countdown = number;
+    enum jc_result result = jc_warmup_create(context, kernels, 2, &warmup, &error);
+    if (result == JC_OK)
+        result = jc_warmup_run(warmup, &(struct jc_warmup_params){0}, &error);
+    bool none_left = countdown > 0;
+    countdown = 0;
+    if (warmup)
+        jc_warmup_count(warmup, &counts);
+    if (result != JC_OK && result != JC_ERROR_OUT_OF_MEMORY)
+        fail_msg("allocation %lu: %s: %s", number, jc_result_string(result), error.text);
+    assert_true(!none_left || result == JC_OK);
+    if (result == JC_OK)
+        assert_int_equal(counts.loaded, 2 * VARIANTS);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(kernels[i].kernel || result != JC_OK);
+        jc_kernel_destroy(&kernels[i].kernel);
+    }
+    jc_warmup_destroy(&warmup);
+    return none_left;
+}
+
+static void an_allocation_that_fails_is_told_and_nothing_leaks(void **state)
+{
+    (void) state;
+    plan(9);
+    run_well();
+    jc_warmup_destroy(&warmup);
+    for (size_t i = 0; i < KERNELS; i++)
+        jc_kernel_destroy(&kernels[i].kernel);
+    unsigned long number = 1;
+    while (!run_without(number))
+        number++;
+    assert_true(number > 100);
+}
+
 // --- shares --------------------------------------------------------------------------------------
 
 struct watched {
@@ -626,6 +700,7 @@ int main(void)
         TEST(a_frozen_context_gets_nothing),
         TEST(a_warm_up_is_given_up_at_once_and_can_be_taken_up_again),
         TEST(one_that_is_given_up_while_it_loads_has_what_it_loaded),
+        TEST(an_allocation_that_fails_is_told_and_nothing_leaks),
         TEST(a_rank_begins_with_its_own_share),
         TEST(shares_are_of_like_size),
         TEST(a_variant_is_described_by_the_lines_of_its_key),
