@@ -709,6 +709,28 @@ static void what_the_exchange_knows_to_be_lost_is_left_out_at_once(void **state)
     close_world();
 }
 
+static void what_comes_while_the_bell_is_about_to_be_made_even_is_not_forgotten(void **state)
+{
+    (void) state;
+    open_world(2, JC_GROUP_OWN, by_value, true);
+    obtain(0, 1);
+    while (!serves(0, 1))
+        take_steps(1);
+    // All is done, and only the leader has yet to see that. Before it does, the other rank rings,
+    // and has not told for what.
+    assert_true(jc_group_pending(&world.ranks[0].group));
+    assert_int_equal(atomic_load(&world.board->ranks[1].num_keys), 0);
+    obtain(1, 2);
+    for (unsigned i = 0; i < 3; i++)
+        take_one(0);
+    assert_true(jc_group_pending(&world.ranks[1].group));
+    while (world.ranks[1].step < world.ranks[0].step)
+        take_one(1);
+    take_steps_until_done();
+    assert_true(serves(1, 2));
+    close_world();
+}
+
 static void a_kernel_that_goes_takes_its_variants_with_it(void **state)
 {
     (void) state;
@@ -1321,6 +1343,7 @@ int main(void)
         TEST(under_a_frozen_seal_nothing_is_loaded_and_others_go_on),
         TEST(a_rank_that_is_gone_is_left_out),
         TEST(what_the_exchange_knows_to_be_lost_is_left_out_at_once),
+        TEST(what_comes_while_the_bell_is_about_to_be_made_even_is_not_forgotten),
         TEST(a_kernel_that_goes_takes_its_variants_with_it),
         TEST(what_no_rank_writes_is_seen),
         TEST(a_parameter_that_cannot_be_is_named),
