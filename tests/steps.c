@@ -1329,7 +1329,7 @@ static void an_offer_that_is_none_ends_the_group(void **state)
     meeting.garbles = true;
     take_common_steps();
     expect_results(JC_ERROR_PEER);
-    SAYS(&world.ranks[0], "rank 1", "more variants than it can");
+    SAYS(&world.ranks[0], "rank 1", "no list of variants", "all-gather");
     meeting.garbles = false;
     assert_int_equal(call_step(&world.ranks[0], true), JC_ERROR_PEER);
     close_world();
