@@ -1,6 +1,7 @@
 // What a step costs in which no new variant is there: jc_group_pending and the branch on it, which
 // is all that an engine does then, beside one atomic load and a branch; and jc_group_step where it
-// is called all the same. Blocks alternate, with the control once more.
+// is called all the same, and where something waits for a rank that does not step. Blocks
+// alternate, with the control once more.
 //
 //   bench-steps [--json]
 //
@@ -23,6 +24,15 @@
 
 #define PENDING_LIMIT_NS 3
 #define STEP_LIMIT_NS 1000
+#define WAITING_LIMIT_NS 2000
+
+static void look(struct jc_exchange *exchange, unsigned rank, struct jc_rank_info *info)
+{
+    (void) exchange, (void) rank;
+    info->state = JC_RANK_JOINED;
+}
+
+static const struct jc_exchange_calls calls = {.look = look};
 
 struct bench {
     struct jc_group group;
@@ -38,6 +48,7 @@ static void init_bench(struct bench *bench, const struct session *session)
 {
     struct jc_error error;
     *bench = (struct bench){.device = session->device};
+    bench->exchange.calls = &calls;
     bench->exchange.ranks = RANKS;
     bench->exchange.board = aligned_alloc(128, jc_board_bytes(RANKS));
     if (!bench->exchange.board)
@@ -81,6 +92,8 @@ __attribute__((noinline)) static size_t step_block(struct bench *bench)
 {
     void *const streams[] = {NULL};
     size_t count = 0;
+    // The rank that is awaited is as if it were awaited since now: none is asked whether it lives.
+    bench->group.steps->leader.blocker = JC_MAX_RANKS;
     for (size_t i = 0; i < BLOCK_STEPS; i++)
         count += jc_group_step(&bench->group,
                                jc_group_step_params(.step = bench->step++,
@@ -123,7 +136,7 @@ static void bench_block(struct bench *bench, struct figure *figure, const char *
 int main(int argc, char **argv)
 {
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
-    struct figure figures[2] = {0};
+    struct figure figures[3] = {0};
     struct session session;
     struct bench bench;
     bench_session_init(&session);
@@ -131,8 +144,12 @@ int main(int argc, char **argv)
     bench_block(&bench, &figures[0], "jc_group_pending, nothing there", PENDING_LIMIT_NS,
                 pending_block);
     bench_block(&bench, &figures[1], "jc_group_step, nothing there", STEP_LIMIT_NS, step_block);
+    // From here on the bell is odd, and seven ranks do not come.
+    jc_bell_ring(&bench.exchange.board->bell);
+    bench_block(&bench, &figures[2], "jc_group_step, a rank is awaited", WAITING_LIMIT_NS,
+                step_block);
     finish_bench(&bench);
     bench_session_finish(&session);
-    bench_print("steps", json, figures, 2);
+    bench_print("steps", json, figures, 3);
     return 0;
 }

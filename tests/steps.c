@@ -153,6 +153,7 @@ static struct world {
 } world;
 
 static char group_name[] = "tp";
+static uint64_t remind_ns; // how long variants wait before their engine is reminded
 
 static void open_rank(unsigned number, enum jc_group_mode mode)
 {
@@ -167,6 +168,7 @@ static void open_rank(unsigned number, enum jc_group_mode mode)
     sim.cuDevicePrimaryCtxRetain(&primary, (CUdevice) number);
     assert_int_equal(sim.cuCtxSetCurrent(primary), 0);
     assert_int_equal(sim.cuStreamCreate(&rank->stream, 0), 0);
+    rank->context->backlog->patience_ns = remind_ns;
     rank->kernel = make_kernel(rank->device, world.tmpl);
     rank->exchange = (struct jc_exchange){.calls = &calls, .rank = number, .ranks = world.count,
                                           .board = world.board};
@@ -217,6 +219,7 @@ static int set_up(void **state)
     atomic_store(&confirmed, 0);
     atomic_store(&cancelled, 0);
     before_confirm = NULL;
+    remind_ns = 600 * SECOND;
     meeting.fails_in = 0;
     meeting.garbles = false;
     for (unsigned i = 0; i < MAX_RANKS; i++) {
@@ -728,6 +731,16 @@ static void what_comes_while_the_bell_is_about_to_be_made_even_is_not_forgotten(
         take_one(1);
     take_steps_until_done();
     assert_true(serves(1, 2));
+    close_world();
+}
+
+static void an_engine_that_takes_no_step_is_reminded_of_that_call(void **state)
+{
+    (void) state;
+    remind_ns = 1000000;
+    open_world(1, JC_GROUP_EQUAL, by_value, true);
+    obtain(0, 1);
+    await_line("they wait for jc_group_step");
     close_world();
 }
 
@@ -1316,7 +1329,7 @@ static void an_offer_that_is_none_ends_the_group(void **state)
     meeting.garbles = true;
     take_common_steps();
     expect_results(JC_ERROR_PEER);
-    SAYS(&world.ranks[0], "rank 1", "more variants than it can");
+    SAYS(&world.ranks[0], "rank 1", "no list of variants", "all-gather");
     meeting.garbles = false;
     assert_int_equal(call_step(&world.ranks[0], true), JC_ERROR_PEER);
     close_world();
@@ -1344,6 +1357,7 @@ int main(void)
         TEST(a_rank_that_is_gone_is_left_out),
         TEST(what_the_exchange_knows_to_be_lost_is_left_out_at_once),
         TEST(what_comes_while_the_bell_is_about_to_be_made_even_is_not_forgotten),
+        TEST(an_engine_that_takes_no_step_is_reminded_of_that_call),
         TEST(a_kernel_that_goes_takes_its_variants_with_it),
         TEST(what_no_rank_writes_is_seen),
         TEST(a_parameter_that_cannot_be_is_named),

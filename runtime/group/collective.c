@@ -67,24 +67,35 @@ struct choice {
     size_t waiting; // candidates that were not chosen
 };
 
-static void consider(struct choice *choice, const struct jc_key *key, uint64_t waited_ns)
+// A rank's keys come in ascending order, so each is looked for from the place of the one before.
+static void consider(struct choice *choice, size_t *place, const struct jc_key *key,
+                     uint64_t waited_ns)
 {
-    size_t place = 0;
     int differs = 1;
-    while (place < choice->count &&
-           (differs = memcmp(&choice->candidates[place].key, key, sizeof(*key))) < 0)
-        place++;
-    struct candidate *at = &choice->candidates[place];
-    bool found = place < choice->count && differs == 0;
+    while (*place < choice->count &&
+           (differs = memcmp(&choice->candidates[*place].key, key, sizeof(*key))) < 0)
+        ++*place;
+    struct candidate *at = &choice->candidates[*place];
+    bool found = *place < choice->count && differs == 0;
     if (!found && choice->count == JC_MAX_SIGHTINGS)
         return;
     if (!found) {
-        memmove(at + 1, at, (choice->count++ - place) * sizeof(*at));
+        memmove(at + 1, at, (choice->count++ - *place) * sizeof(*at));
         *at = (struct candidate){.key = *key};
     }
     at->ranks++;
     if (waited_ns > at->waited_ns)
         at->waited_ns = waited_ns;
+}
+
+static bool is_sound(const struct offer *offer)
+{
+    if (offer->count > JC_BOARD_KEYS)
+        return false;
+    for (size_t i = 1; i < offer->count; i++)
+        if (memcmp(&offer->keys[i - 1].key, &offer->keys[i].key, sizeof(offer->keys[i].key)) >= 0)
+            return false;
+    return true;
 }
 
 static enum jc_result look_at_offers(struct jc_steps *steps, struct choice *choice,
@@ -96,16 +107,17 @@ static enum jc_result look_at_offers(struct jc_steps *steps, struct choice *choi
     for (unsigned i = 0; i < exchange->ranks; i++) {
         if (exchange->lost[i])
             continue;
-        if (offers[i].count > JC_BOARD_KEYS) {
-            jc_fail(error, JC_ERROR_PEER, "rank %u has told of more variants than it can, at a"
-                    " common step: do all ranks run the same version of the library?", i);
+        if (!is_sound(&offers[i])) {
+            jc_fail(error, JC_ERROR_PEER, "what rank %u has told at a common step is no list of"
+                    " variants: does the all-gather give all bytes, of all ranks in their order?",
+                    i);
             return jc_group_end(steps->group, JC_ERROR_PEER, error);
         }
         choice->present++;
         if (offers[i].patience_ns < choice->patience_ns)
             choice->patience_ns = offers[i].patience_ns;
-        for (size_t j = 0; j < offers[i].count; j++)
-            consider(choice, &offers[i].keys[j].key, offers[i].keys[j].waited_ns);
+        for (size_t j = 0, place = 0; j < offers[i].count; j++)
+            consider(choice, &place, &offers[i].keys[j].key, offers[i].keys[j].waited_ns);
     }
     return JC_OK;
 }
