@@ -38,6 +38,7 @@ void tp_draw_calls(uint64_t seed, unsigned odd, struct tp_call *calls, size_t co
 // What a rank has seen. Counts are of the steps alone, without what came before the first one.
 struct tp_result {
     char device[JC_DEVICE_NAME_SIZE];
+    int ordinal;
     uint64_t cuda_ns;  // from the start until CUDA and the memory were there
     uint64_t ready_ns; // from the start until the first step could begin
     uint64_t first_compiles;    // before it

@@ -63,7 +63,7 @@ static bool open_gpu(struct rank *rank)
     CUcontext primary;
     if (cuInit(0) || cuDeviceGetCount(&devices) || devices == 0)
         return fail(rank, "CUDA does not work here");
-    rank->ordinal = (int) rank->number % devices;
+    rank->ordinal = rank->result->ordinal = (int) rank->number % devices;
     if (cuDeviceGet(&device, rank->ordinal) || cuDevicePrimaryCtxRetain(&primary, device)
         || cuCtxSetCurrent(primary) || cuStreamCreate(&rank->stream, CU_STREAM_NON_BLOCKING)
         || cuDeviceGetName(rank->result->device, (int) sizeof(rank->result->device), device))

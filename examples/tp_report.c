@@ -127,13 +127,19 @@ void tp_print_table(const struct tp_outcome *outcomes, size_t count)
 
 static void print_rank(const struct tp_result *result, bool last)
 {
-    printf("    {\"device\": \"%s\", \"cuda_ns\": %" PRIu64 ", \"ready_ns\": %" PRIu64
-           ", \"first_compiles\": %" PRIu64 ",\n     \"stalls\": %" PRIu64
-           ", \"stall_ns\": %" PRIu64 ", \"compiles\": %" PRIu64 ", \"loads\": %" PRIu64 ",\n     \"common_loads\": %" PRIu64
-           ", \"common_steps\": %" PRIu64 ", \"longest_common_ns\": %" PRIu64
-           ", \"switches\": [", result->device, result->cuda_ns, result->ready_ns,
-           result->first_compiles, result->stalls, result->stall_ns, result->compiles,
-           result->loads, result->common_loads, result->common_steps, result->longest_common_ns);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } fields[] = {{"cuda_ns", result->cuda_ns}, {"ready_ns", result->ready_ns},
+                  {"first_compiles", result->first_compiles}, {"stalls", result->stalls},
+                  {"stall_ns", result->stall_ns}, {"compiles", result->compiles},
+                  {"loads", result->loads}, {"common_loads", result->common_loads},
+                  {"common_steps", result->common_steps},
+                  {"longest_common_ns", result->longest_common_ns}};
+    printf("    {\"device\": \"%s\", \"ordinal\": %d", result->device, result->ordinal);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+        printf(", \"%s\": %" PRIu64, fields[i].name, fields[i].value);
+    printf(", \"switches\": [");
     for (uint32_t i = 0; i < result->num_switches; i++)
         printf("%s%" PRIu32, i ? ", " : "", result->switches[i]);
     printf("]}%s\n", last ? "" : ",");
