@@ -116,11 +116,13 @@ static bool prewarm_plans(struct jc_context *context, struct jc_template *const 
     struct jc_prewarm_report report;
     char capability[32];
     const char *capabilities[] = {capability};
+    const struct jc_setting range = TP_TOKENS;
     if (jc_context_device_info(context, 0, &device, error) != JC_OK)
         return false;
     snprintf(capability, sizeof(capability), "%d.%d", device.major, device.minor);
     for (int i = 0; i < TP_KERNELS; i++) {
-        if (jc_plan_create(templates[i], NULL, &plans[i], error) != JC_OK)
+        if (jc_plan_create(templates[i], jc_plan_params(.ranges = &range, .num_ranges = 1),
+                           &plans[i], error) != JC_OK)
             return false;
         items[i].plan = plans[i];
     }

@@ -28,7 +28,9 @@ struct tp_call {
     int32_t o_row_padding, o_head_padding, input_padding; // elements beyond the usual stride
 };
 
+// The templates allow for more. An engine says what it goes up to, so that less is planned for.
 #define TP_MAX_TOKENS 16384
+#define TP_TOKENS {"num_tokens", "1:16384"}
 #define TP_PADDING 8 // 16 bytes, so rows stay aligned; but a stride with it is no multiple of 16
 
 // The calls of a serving engine: the same for the same seed. Of a hundred steps `odd` have tensors

@@ -122,10 +122,13 @@ static bool make_kernels(struct rank *rank)
 static bool warm_up(struct rank *rank)
 {
     const struct tp_run *run = rank->run;
+    const struct jc_setting range = TP_TOKENS;
+    const struct jc_kernel_params *params = jc_kernel_params(.ranges = &range, .num_ranges = 1);
     struct jc_group_kernel kernels[TP_KERNELS] = {{.kernel = NULL}};
     for (int i = 0; i < TP_KERNELS; i++) {
         kernels[i].device = rank->device;
         kernels[i].tmpl = rank->templates[i];
+        kernels[i].params = params;
     }
     const char *dir = *run->group_dir ? run->group_dir : NULL;
     bool warm = jc_group_create(rank->context,
