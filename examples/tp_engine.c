@@ -1,7 +1,7 @@
 // An engine whose ranks, one process for each GPU, take every step together, as under tensor
 // parallelism: what the slowest has to wait for, all wait for. Four ways to come by its kernels:
 //
-//   cc tp_engine.c tp_rank.c tp_calls.c $(pkg-config --cflags --libs jitcache) -lcuda -o tp_engine
+//   cc tp_*.c $(pkg-config --cflags --libs jitcache) -lcuda -o tp_engine
 //   ./tp_engine $(pkg-config --variable=templatedir jitcache)
 //
 //   specialized  every integer is specialized, launches wait for what is not there, and the cache
@@ -16,9 +16,8 @@
 // tensors that lie in memory as no warm-up expects. tp_rank.c is what to look at: the loop of an
 // engine. A barrier in shared memory stands for the all-reduce, a pause for the other kernels.
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE // memfd_create
-#endif
+#include "tp_engine.h"
+
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
@@ -30,8 +29,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "tp_engine.h"
 
 extern char **environ;
 
@@ -45,113 +42,6 @@ struct options {
     const char *dir, *templates;
 };
 
-// --- templates -----------------------------------------------------------------------------------
-
-// The text without its annotations, each replaced by as many blanks.
-static char *without_annotations(const char *source, size_t size)
-{
-    static const char annotation[] = ", do_not_specialize: true";
-    char *text = malloc(size + 1), *at;
-    if (!text)
-        return NULL;
-    memcpy(text, source, size);
-    text[size] = '\0';
-    while ((at = strstr(text, annotation)))
-        memset(at, ' ', sizeof(annotation) - 1);
-    return text;
-}
-
-static bool make_template(const char *folder, const char *name, bool specialized,
-                          struct jc_template **tmpl, struct jc_error *error)
-{
-    char file[PATH_MAX + 64];
-    struct jc_template *shipped = NULL;
-    snprintf(file, sizeof(file), "%s/%s.cu", folder, name);
-    if (!specialized)
-        return jc_template_create(jc_template_params(.file = file), tmpl, error) == JC_OK;
-    if (jc_template_create(jc_template_params(.file = file), &shipped, error) != JC_OK)
-        return false;
-    size_t size;
-    const char *source = jc_template_source(shipped, &size);
-    char *text = without_annotations(source, size);
-    enum jc_result result = JC_ERROR_OUT_OF_MEMORY;
-    if (text)
-        result = jc_template_create(jc_template_params(.file = file, .text = text,
-                                                       .text_size = size, .dir = folder),
-                                    tmpl, error);
-    free(text);
-    jc_template_destroy(&shipped);
-    return result == JC_OK;
-}
-
-bool tp_templates(const char *folder, enum tp_setup setup, struct jc_template **templates,
-                  struct jc_error *error)
-{
-    static const char *const names[TP_KERNELS] = {"fused_inv_rope_fp8_quant", "silu_mul_fp8_quant"};
-    for (int i = 0; i < TP_KERNELS; i++)
-        if (!make_template(folder, names[i], setup == TP_SPECIALIZED, &templates[i], error))
-            return false;
-    return true;
-}
-
-// --- before the ranks start ----------------------------------------------------------------------
-
-// Without a context on any GPU: the ranks are to have those. -1: CUDA does not work.
-static int count_devices(struct jc_error *error)
-{
-    struct jc_context *context = NULL;
-    struct jc_driver_info driver = {.num_devices = -1};
-    if (jc_context_create(jc_context_params(.disable = true), &context, error) != JC_OK
-        || jc_context_driver(context, &driver, error) != JC_OK)
-        driver.num_devices = -1;
-    jc_context_destroy(&context);
-    return driver.num_devices;
-}
-
-static bool prewarm_plans(struct jc_context *context, struct jc_template *const *templates,
-                          struct jc_prewarm_item *items, struct jc_plan **plans,
-                          struct jc_error *error)
-{
-    struct jc_device_info device;
-    struct jc_prewarm_report report;
-    char capability[32];
-    const char *capabilities[] = {capability};
-    const struct jc_setting range = TP_TOKENS;
-    if (jc_context_device_info(context, 0, &device, error) != JC_OK)
-        return false;
-    snprintf(capability, sizeof(capability), "%d.%d", device.major, device.minor);
-    for (int i = 0; i < TP_KERNELS; i++) {
-        if (jc_plan_create(templates[i], jc_plan_params(.ranges = &range, .num_ranges = 1),
-                           &plans[i], error) != JC_OK)
-            return false;
-        items[i].plan = plans[i];
-    }
-    return jc_context_prewarm_all(context, items, TP_KERNELS,
-                                  jc_prewarm_params(.capabilities = capabilities,
-                                                    .num_capabilities = 1),
-                                  &report, error) == JC_OK
-           && report.failed == 0;
-}
-
-// What an image is built with. The GPUs of an engine are alike.
-static bool prewarm(const struct tp_run *run, struct jc_error *error)
-{
-    struct jc_context *context = NULL;
-    struct jc_template *templates[TP_KERNELS] = {NULL};
-    struct jc_plan *plans[TP_KERNELS] = {NULL};
-    struct jc_prewarm_item items[TP_KERNELS] = {{.plan = NULL}};
-    snprintf(error->text, sizeof(error->text), "a variant does not compile: see jitcache prewarm");
-    bool done = jc_context_create(jc_context_params(.dir = run->cache), &context, error) == JC_OK
-                && tp_templates(run->templates, run->setup, templates, error)
-                && prewarm_plans(context, templates, items, plans, error);
-    for (int i = 0; i < TP_KERNELS; i++)
-        jc_plan_destroy(&plans[i]);
-    for (int i = 0; i < TP_KERNELS; i++)
-        jc_template_destroy(&templates[i]);
-    jc_context_destroy(&context);
-    return done;
-}
-
 // --- ranks ---------------------------------------------------------------------------------------
 
 // CUDA does not survive a fork, so a rank is this program started again, with the memory of the run
@@ -162,7 +52,8 @@ static bool start_rank(unsigned rank, int memory, pid_t *pid)
     char *arguments[] = {name, flag, number, descriptor, NULL};
     snprintf(number, sizeof(number), "%u", rank);
     snprintf(descriptor, sizeof(descriptor), "%d", memory);
-    return posix_spawn(pid, "/proc/self/exe", NULL, NULL, arguments, environ) == 0;
+    errno = posix_spawn(pid, "/proc/self/exe", NULL, NULL, arguments, environ);
+    return errno == 0;
 }
 
 // In a rank: the memory is mapped as long as it is.
@@ -292,7 +183,7 @@ static bool do_run(const struct options *options, struct tp_outcome *outcome, co
     int memory;
     bool done = map_run(options, outcome, &memory) && fill_run(options, outcome, folder);
     uint64_t begin = tp_now_ns();
-    if (done && outcome->setup >= TP_PREWARMED && !prewarm(outcome->run, &error)) {
+    if (done && outcome->setup >= TP_PREWARMED && !tp_prewarm(outcome->run, &error)) {
         fprintf(stderr, "%s\n", error.text);
         done = false;
     }
@@ -352,6 +243,20 @@ static bool do_in_folder(const struct options *options)
     bool done = do_runs(options, folder);
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return done;
+}
+
+// --- what is asked for ---------------------------------------------------------------------------
+
+// Without a context on any GPU: the ranks are to have those. -1: CUDA does not work.
+static int count_devices(struct jc_error *error)
+{
+    struct jc_context *context = NULL;
+    struct jc_driver_info driver = {.num_devices = -1};
+    if (jc_context_create(jc_context_params(.disable = true), &context, error) != JC_OK
+        || jc_context_driver(context, &driver, error) != JC_OK)
+        driver.num_devices = -1;
+    jc_context_destroy(&context);
+    return driver.num_devices;
 }
 
 static void print_usage(void)

@@ -3,6 +3,9 @@
 #ifndef TP_ENGINE_H
 #define TP_ENGINE_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE // memfd_create, sem_clockwait: this header comes first
+#endif
 #include <limits.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -95,6 +98,10 @@ int tp_rank(struct tp_run *run, unsigned rank);
 // The two templates of a folder; what was made is to be destroyed also on a failure.
 bool tp_templates(const char *folder, enum tp_setup setup, struct jc_template **templates,
                   struct jc_error *error);
+
+// Fills the cache of a run with all that a plan knows of, as `jitcache prewarm` does when an image
+// is built.
+bool tp_prewarm(const struct tp_run *run, struct jc_error *error);
 
 // The same clock in all processes.
 static inline uint64_t tp_now_ns(void)

@@ -1,8 +1,7 @@
 // One rank of tp_engine: a process with a GPU that serves steps together with the others.
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE // sem_clockwait
-#endif
+#include "tp_engine.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +10,6 @@
 #include <unistd.h>
 
 #include <cuda.h>
-
-#include "tp_engine.h"
 
 #define PATIENCE_NS UINT64_C(120000000000) // of the barrier: others may have much to compile
 

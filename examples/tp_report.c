@@ -1,11 +1,11 @@
 // What the runs of tp_engine came to, as a table and as JSON.
 
+#include "tp_engine.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tp_engine.h"
 
 const char *const tp_setup_names[TP_SETUPS] = {"specialized", "annotated", "prewarmed", "group"};
 
