@@ -18,7 +18,7 @@ from pathlib import Path
 import examples
 
 PROGRAM, TEMPLATES = sys.argv[1:3]
-LIMIT_S = 120
+LIMIT_S = 240
 SETUPS = ["specialized", "annotated", "prewarmed", "group"]
 
 
