@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "figure.h"
 #include "runtime/group/steps.h"
@@ -55,6 +56,7 @@ static void init_bench(struct bench *bench, const struct session *session)
         bench_stop("a board", "out of memory");
     memset(bench->exchange.board, 0, jc_board_bytes(RANKS));
     bench->group = (struct jc_group){.context = session->context, .name = group_name,
+                                     .process = getpid(),
                                      .exchange = &bench->exchange, .warm = true};
     if (jc_steps_create(&bench->group, &bench->group.steps, &error))
         bench_stop("steps", error.text);

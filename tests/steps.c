@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "generations.h"
 #include "runtime/group/host.h"
@@ -174,8 +175,9 @@ static void open_rank(unsigned number, enum jc_group_mode mode)
                                           .board = world.board};
     // A load takes what it takes on a busy machine, and streams are idle.
     rank->budget_ns = 60 * SECOND;
-    rank->group = (struct jc_group){.context = rank->context, .name = group_name, .warm = true,
-                                    .exchange = &rank->exchange, .mode = mode};
+    rank->group = (struct jc_group){.context = rank->context, .process = getpid(),
+                                    .name = group_name, .warm = true, .mode = mode,
+                                    .exchange = &rank->exchange};
     assert_int_equal(jc_steps_create(&rank->group, &rank->group.steps, &rank->error), JC_OK);
 }
 
