@@ -1,8 +1,10 @@
 """Groups of ranks from outside: warm-ups that open, and those that do not."""
+import fcntl
 import os
 import re
 import shutil
 import signal
+import struct
 import time
 from pathlib import Path
 
@@ -14,6 +16,9 @@ KERNELS, VARIANTS = 10, 10
 KEYS = KERNELS * VARIANTS
 
 LOG, FROZEN = 2, 4  # enum jc_seal
+
+# struct flock: the first byte of the file, which who joins or leaves holds for moments.
+LOCK_OF_GATE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 
 # How long others may take to tell of a rank that died.
 SOON_S = 1.0
@@ -534,6 +539,19 @@ class Joining(crew.Case):
             self.expect_failure([first], PEER, r"\brank 1\b")
         else:
             self.expect_ok([first, again])
+
+    def test_a_gate_that_stays_shut_hangs_nobody(self):
+        first = self.start(0, 2, "hold@joined", "timeout=1000")
+        self.until_said(first, "holding")
+        # As if somebody had been stopped within.
+        with open(self.groups / "job.group", "r+b") as file:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, LOCK_OF_GATE)
+            at_ns = time.monotonic_ns()
+            refused = self.expect_refusal(self.start(1, 2), NOT_READY, r"job\.group")
+            self.expect_soon([refused], at_ns, 10)
+            first.go_on()
+            self.expect_failure([first], LATE, r"\brank 1\b")
+            self.expect_end([first], 10)
 
     def test_another_version_of_the_library_is_refused(self):
         first = self.start(0, 2, "hold@joined", "timeout=3000")
