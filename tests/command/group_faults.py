@@ -40,6 +40,10 @@ class Fault:
         self.starts = True
         self.allowed = {OK}             # results of the others
         self.named = True               # in their failures
+        self.statuses = {0, -signal.SIGKILL}  # with which the befallen may end
+
+    def prepare(self):
+        """Once all have joined."""
 
     def act(self):
         """While ranks warm up."""
@@ -215,9 +219,31 @@ class FileRemoved(Fault):
             path.unlink(missing_ok=True)
 
 
+class Scribbled(Fault):
+    """Whoever may write the file may make ranks fail, each as it sees it, but not crash or hang."""
+
+    def __init__(self, case, rng):
+        super().__init__(case, rng)
+        self.befallen = set(range(RANKS))
+        self.statuses = {0}
+        if rng.random() < 0.5:
+            self.prepare, self.act = self.act, self.prepare
+
+    def act(self):
+        for path in self.case.groups.glob("job.group"):
+            with open(path, "r+b", buffering=0) as file:
+                text = file.read()
+                words = range(0, len(text) - 7, 8)
+                used = [at for at in words if any(text[at:at + 8])]
+                for _ in range(self.rng.choice([1, 4, 30])):
+                    file.seek(self.rng.choice(self.rng.choice([used, used, words])))
+                    file.write(self.rng.choice([self.rng.randbytes(8), bytes(8), b"\xff" * 8,
+                                                self.rng.randrange(64).to_bytes(8, "little")]))
+
+
 KINDS = [Nothing, Killed, KilledWithChild, EndsByItself, NeverComes, Stopped, StoppedForAMoment,
          GivesUp, PlansOther, CannotCompile, CompilerDies, WorkersKilled, CacheRemoved,
-         FileRemoved, Killed, EndsByItself, Stopped]
+         FileRemoved, Scribbled, Killed, EndsByItself, Stopped]
 
 
 class Faults(crew.Case):
@@ -263,19 +289,22 @@ class Faults(crew.Case):
         for rank in waiting:
             self.until(lambda rank=rank: rank.last("holding") or rank.last("refused"),
                        f"rank {rank.number} joins", 20)
+        fault.prepare()
         begin_ns = time.monotonic_ns()
         for rank in waiting:
             rank.go_on()
         time.sleep(fault.rng.random() ** 2 * 0.3)
         fault.act()
         others = [rank for rank in self.ranks if rank.number not in fault.befallen]
+        befallen = [rank for rank in self.ranks if rank.number in fault.befallen]
         limit_ns = begin_ns + (timeout_s + GRACE_S) * SECOND
         self.expect_end_by(others, limit_ns)
         fault.settle()
-        if fault.victim in fault.befallen:
-            self.expect_end_by([self.ranks[fault.victim]],
-                               max(limit_ns, time.monotonic_ns() + GRACE_S * SECOND))
-        self.judge(fault, others)
+        self.expect_end_by(befallen, max(limit_ns, time.monotonic_ns() + GRACE_S * SECOND))
+        self.assertLessEqual({rank.process.returncode for rank in befallen}, fault.statuses,
+                             self.tell())
+        if others:
+            self.judge(fault, others)
 
     def expect_end_by(self, ranks, limit_ns):
         for rank in ranks:
