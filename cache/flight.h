@@ -1,11 +1,13 @@
 // The flight file: what is being compiled right now, by whichever process or container.
 //
-//   jitcache-v1.flight, never renamed or unlinked; only its bytes are locked, with OFD locks
+//   jitcache-v1.flight, never renamed or unlinked; its bytes are locked, with OFD locks
 //
 //   bytes      0 .. 1023                slots (slots.h)
 //           1024 .. 1029                a process wants a slot; two bytes for each urgency, shared
 //       2^61 + (the key's low 61 bits)  that key is being compiled in the background; exclusive
 //       2^62 + (the key's low 62 bits)  somebody waits for the compile of that key; exclusive
+//
+// What it contains are 8 bytes that change while those who have slots go on (jc_slots_beat).
 //
 // A compile in the background runs only when a core is idle, so whoever waits does not wait for it,
 // and may compile the same key beside it. Who works in the background leaves a key to either.

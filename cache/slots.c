@@ -38,6 +38,10 @@
 // the time.
 #define DEAF_NS UINT64_C(400000000)
 
+// What the file contains is a number that changes as long as those who have slots go on: the time
+// when one of them has last said so. What another system has written means no less.
+#define BEAT_NS UINT64_C(500000000)
+
 #define WISHES_AT 1024
 enum wish { HUNGRY = 0, MORE = 1, NONE = 2 };
 
@@ -58,6 +62,8 @@ struct jc_slots {
     pthread_mutex_t mutex; // guards what follows; held for moments, in which the file is opened
     int fd;                           // -1: this handle counts alone
     unsigned num_held;
+    uint64_t beat_ns;        // what this process has last written
+    uint64_t heard, heard_ns; // what another one had, and when that was new
     struct share shares[JC_NUM_URGENCIES];
     uint8_t urgencies[JC_MAX_SLOTS]; // of what is held, by slot, or NOT_HELD
 };
@@ -111,6 +117,7 @@ static void reset(struct jc_slots *slots)
 {
     slots->fd = -1;
     slots->num_held = 0;
+    slots->beat_ns = slots->heard = slots->heard_ns = 0;
     for (unsigned i = 0; i < JC_NUM_URGENCIES; i++)
         slots->shares[i] = (struct share){.noted = NONE};
     memset(slots->urgencies, NOT_HELD, sizeof(slots->urgencies));
@@ -241,6 +248,27 @@ static void note(struct jc_slots *slots, unsigned urgency, enum wish wish)
     share->noted = wish;
 }
 
+// What cannot be written is not heard.
+static void beat(struct jc_slots *slots)
+{
+    uint64_t now = jc_now_ns();
+    if (slots->fd < 0 || slots->num_held == 0 || now - slots->beat_ns < BEAT_NS)
+        return;
+    slots->beat_ns = now;
+    ssize_t written = pwrite(slots->fd, &now, sizeof(now), 0);
+    (void) written;
+}
+
+static void hear(struct jc_slots *slots)
+{
+    uint64_t heard;
+    if (slots->fd < 0 || pread(slots->fd, &heard, sizeof(heard), 0) != sizeof(heard)
+        || heard == slots->heard || heard == slots->beat_ns)
+        return;
+    slots->heard = heard;
+    slots->heard_ns = jc_now_ns();
+}
+
 int jc_slots_take(struct jc_slots *slots, unsigned limit, unsigned urgency)
 {
     assert(urgency < JC_NUM_URGENCIES);
@@ -260,7 +288,9 @@ int jc_slots_take(struct jc_slots *slots, unsigned limit, unsigned urgency)
         slots->num_held++;
         share->held++;
         note(slots, urgency, NONE);
+        beat(slots);
     } else {
+        hear(slots);
         note(slots, urgency, share->held > 0 || share->gave ? MORE : HUNGRY);
     }
     pthread_mutex_unlock(&slots->mutex);
@@ -282,6 +312,23 @@ void jc_slots_give(struct jc_slots *slots, int slot)
     }
     pthread_mutex_unlock(&slots->mutex);
     errno = saved;
+}
+
+void jc_slots_beat(struct jc_slots *slots)
+{
+    int saved = errno;
+    pthread_mutex_lock(&slots->mutex);
+    beat(slots);
+    pthread_mutex_unlock(&slots->mutex);
+    errno = saved;
+}
+
+uint64_t jc_slots_heard_ns(struct jc_slots *slots)
+{
+    pthread_mutex_lock(&slots->mutex);
+    uint64_t heard_ns = slots->heard_ns;
+    pthread_mutex_unlock(&slots->mutex);
+    return heard_ns;
 }
 
 void jc_slots_forget(struct jc_slots *slots, unsigned urgency)

@@ -6,7 +6,8 @@
 // more than that, or less urgent work, then stands back before taking its next.
 //
 // Nothing here waits. A process that has waited longer than it should goes on without a slot: a
-// holder that was stopped hangs nobody.
+// holder that was stopped hangs nobody. One whose compiles go on says so now and then, since those
+// of many processes can take turns for longer than anybody would wait for one that was stopped.
 
 #ifndef JC_SLOTS_H
 #define JC_SLOTS_H
@@ -40,6 +41,14 @@ int jc_slots_take(struct jc_slots *slots, unsigned limit, unsigned urgency);
 
 // Accepts -1, and what is not held (any more). Threads: safe.
 void jc_slots_give(struct jc_slots *slots, int slot);
+
+// Says that what has a slot goes on, if there is any: a write of some bytes, twice a second at
+// most. Threads: safe.
+void jc_slots_beat(struct jc_slots *slots);
+
+// When a try for a slot that was in vain last saw that another process had said so since the one
+// before it; 0: none has. Threads: safe.
+uint64_t jc_slots_heard_ns(struct jc_slots *slots);
 
 // Takes back a noted wish. Threads: safe.
 void jc_slots_forget(struct jc_slots *slots, unsigned urgency);

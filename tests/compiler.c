@@ -1125,6 +1125,64 @@ static void a_stopped_process_with_all_slots_costs_a_moment_not_each_job_one(voi
     assert_int_equal(system(command), 0);
 }
 
+// A process that has all slots of the node for three seconds, and says that it goes on.
+static pid_t keep_all_slots(const char *dir)
+{
+    int ends[2];
+    char ready = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct jc_cache *cache;
+        struct jc_slots *slots;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ready = jc_cache_create(jc_cache_params(.dir = dir), &cache, NULL) == JC_OK
+            && jc_slots_create(cache, &slots, NULL) == JC_OK
+            && jc_slots_take(slots, 2, JC_PRIORITY_WARMUP) >= 0
+            && jc_slots_take(slots, 2, JC_PRIORITY_WARMUP) >= 0;
+        ssize_t written = write(ends[1], &ready, 1);
+        (void) written;
+        for (int i = 0; i < 60; i++) {
+            jc_slots_beat(slots);
+            poll(NULL, 0, 50);
+        }
+        _exit(0);
+    }
+    ssize_t got = read(ends[0], &ready, 1);
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(got == 1 && ready);
+    return child;
+}
+
+static void a_process_with_all_slots_that_goes_on_is_waited_for(void **state)
+{
+    (void) state;
+    char dir[PATH_MAX];
+    struct jc_cache *cache;
+    struct jc_slots *slots;
+    int status;
+    in_folder(dir, "cache");
+    pid_t child = keep_all_slots(dir);
+    assert_int_equal(jc_cache_create(jc_cache_params(.dir = dir), &cache, NULL), JC_OK);
+    assert_int_equal(jc_slots_create(cache, &slots, NULL), JC_OK);
+    struct jc_compiler *compiler = create_with(
+        (struct jc_compiler_params){.nvrtc = real_nvrtc, .max_workers = 2, .slots = slots});
+    submit(compiler, kernel, NULL);
+    struct jc_compiler_answer answer = take(compiler);
+    assert_int_equal(answer.job.result, JC_OK);
+    jc_job_answer_finish(&answer.job);
+    // It was given out when that process was gone.
+    assert_int_equal(waitpid(child, &status, WNOHANG), child);
+    assert_int_equal(status, 0);
+    destroy(&compiler);
+    jc_slots_destroy(&slots);
+    jc_cache_destroy(&cache);
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof(command), "rm -r '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
 // What a program says that is frozen in the middle of a compile.
 struct frozen {
     pid_t worker;
@@ -1313,6 +1371,7 @@ int main(void)
         cmocka_unit_test(limits_may_be_as_large_as_they_get),
         cmocka_unit_test(an_answer_says_which_limit_was_too_small),
         cmocka_unit_test(a_stopped_process_with_all_slots_costs_a_moment_not_each_job_one),
+        cmocka_unit_test(a_process_with_all_slots_that_goes_on_is_waited_for),
         cmocka_unit_test(time_in_which_everything_was_frozen_is_nobodys_fault),
         cmocka_unit_test(many_launches_start_no_more_workers_than_may_be),
         cmocka_unit_test(threads_may_compile_side_by_side),

@@ -198,7 +198,8 @@ static inline uint64_t await_generation(uint64_t generation)
 // How many variants wait for a safe point of the device.
 static inline size_t left(const struct jc_device *of)
 {
-    return jc_generations_left(&context->backlog->generations, of, UINT64_MAX);
+    return jc_generations_left(&context->backlog->generations, of,
+                               &(struct jc_selection){.generation = UINT64_MAX});
 }
 
 static inline void await_left(const struct jc_device *of, size_t count)

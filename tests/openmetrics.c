@@ -17,14 +17,19 @@
 
 static const struct jc_stats_process processes[] = {
     {.pid = 1, .seen_ms = 1728043200250, .running = true, .seal = "open"},
-    {.pid = 2, .seen_ms = 1728043200125, .running = true, .seal = "log"},
-    {.pid = 3, .seen_ms = 1828043200125, .seal = "frozen"},
+    {.pid = 2, .seen_ms = 1728043200125, .running = true, .seal = "log",
+     .group = "t\"p", .rank = 3, .ranks = 8},
+    {.pid = 3, .seen_ms = 1828043200125, .seal = "frozen", .group = "gone", .ranks = 2},
+    // In a PID namespace of its own, which nobody sees.
+    {.pid = 2, .running = true, .seal = "log", .group = "t\"p", .rank = 3, .ranks = 8},
+    {.pid = 2, .running = true, .seal = "log", .group = "", .rank = 3, .ranks = 8},
 };
 
 // Statistics of kernels of these names, one on each device from -1 on.
 static struct jc_stats *make_stats(const char *const *names, size_t num_names)
 {
-    struct jc_sheet sheet = {.process = {.safe_points = 3, .safe_point_ns = 1500000000}};
+    struct jc_sheet sheet = {.process = {.safe_points = 3, .safe_point_ns = 1500000000,
+                                         .barriers = 2, .barrier_wait_ns = 400000000}};
     struct jc_stats *stats;
     for (size_t i = 0; i < num_names; i++) {
         struct jc_sheet_kernel *kernel = jc_sheet_kernel(&sheet, names[i], (int) i - 1);
@@ -90,18 +95,24 @@ static void numbers_are_in_base_units_and_split_by_the_seal(void **state)
         "jitcache_varying_states{kernel=\"b\",device=\"0\",argument=\"b\"} 2",
         "jitcache_safe_points_total 3",
         "jitcache_safe_point_seconds_total 1.5",
-        "jitcache_processes 2",
+        "jitcache_barriers_total 2",
+        "jitcache_barrier_wait_seconds_total 0.4",
+        "jitcache_processes 4",
         "jitcache_ended_processes_total 11",
         "jitcache_sealed 1",
         "jitcache_stats_trouble 0",
         "# TYPE jitcache_stats_seen_timestamp_seconds gauge",
         "jitcache_stats_seen_timestamp_seconds 1728043200.25",
+        "# TYPE jitcache_group_rank gauge",
+        "jitcache_group_rank{group=\"t\\\"p\",rank=\"3\",ranks=\"8\",pid=\"2\"} 1",
+        "jitcache_group_rank{group=\"\",rank=\"3\",ranks=\"8\",pid=\"2\"} 1",
         "jitcache_build_info{version=\"" JC_VERSION "\"} 1",
     };
     struct jc_stats *stats = make_stats(names, LENGTH(names));
     char *text = text_of(stats);
     for (size_t i = 0; i < LENGTH(lines); i++)
         expect_line(text, lines[i]);
+    assert_null(strstr(text, "gone"));
     free(text);
     jc_sheet_unpublish(&stats);
 }

@@ -330,6 +330,64 @@ static void safe_points_are_the_process_s(void **state)
     jc_history_finish(&history);
 }
 
+static void a_rank_is_shown_as_one_until_it_leaves(void **state)
+{
+    (void) state;
+    char long_name[] = "0123456789012345678901234567890123456789012345678901234567890123";
+    jc_run_set_group(context->run, long_name, 1023, 1024);
+    long_name[0] = 'x'; // it has a copy
+    struct jc_sheet sheet = sheet_of(context);
+    assert_int_equal(sheet.start_ms, 0); // nothing is counted by that
+    jc_sheet_finish(&sheet);
+    runs_count(context, "k", 5);
+    sheet = sheet_of(context);
+    long_name[0] = '0';
+    assert_string_equal(sheet.group, long_name);
+    assert_int_equal(sheet.rank, 1023);
+    assert_int_equal(sheet.ranks, 1024);
+    jc_sheet_finish(&sheet);
+    jc_run_set_group(context->run, "", 0, 1); // a group that has no name
+    sheet = sheet_of(context);
+    assert_string_equal(sheet.group, "");
+    assert_int_equal(sheet.ranks, 1);
+    jc_sheet_finish(&sheet);
+    jc_run_set_group(context->run, NULL, 0, 0);
+    sheet = sheet_of(context);
+    assert_string_equal(sheet.group, "");
+    assert_int_equal(sheet.ranks, 0);
+    jc_sheet_finish(&sheet);
+}
+
+static void barriers_are_counted_and_kept_for_history(void **state)
+{
+    (void) state;
+    struct jc_event event = {.kind = JC_EVENT_BARRIER, .device = -1, .text = "tp open",
+                             .elapsed_ns = 100, .waited_ns = 40, .compile_ns = 50, .count = 31,
+                             .rank = 3, .ranks = 8};
+    jc_run_tell(context->run, &event);
+    event.waited_ns = 2;
+    jc_run_tell(context->run, &event);
+    event.kind = JC_EVENT_COMPILE;
+    event.rank = event.ranks = 0;
+    jc_run_tell(context->run, &event);
+    struct jc_sheet sheet = sheet_of(context);
+    assert_int_equal(sheet.process.barriers, 2);
+    assert_int_equal(sheet.process.barrier_wait_ns, 42);
+    jc_sheet_finish(&sheet);
+    jc_context_destroy(&context);
+    struct jc_history history = read_history();
+    assert_int_equal(history.sheet.process.barriers, 2);
+    assert_int_equal(history.sheet.process.barrier_wait_ns, 42);
+    assert_int_equal(history.sheet.num_events, 3);
+    const struct jc_event *kept = &history.sheet.events[0].event;
+    assert_string_equal(kept->text, "tp open");
+    assert_int_equal(kept->compile_ns, 50);
+    assert_int_equal(kept->rank, 3);
+    assert_int_equal(kept->ranks, 8);
+    assert_int_equal(history.sheet.ranks, 0);
+    jc_history_finish(&history);
+}
+
 static void lookups_in_the_cache_are_the_process_s(void **state)
 {
     (void) state;
@@ -874,6 +932,8 @@ int main(void)
         TEST(kernels_are_visited_in_order),
         TEST(what_comes_after_the_seal_is_counted_apart),
         TEST(safe_points_are_the_process_s),
+        TEST(a_rank_is_shown_as_one_until_it_leaves),
+        TEST(barriers_are_counted_and_kept_for_history),
         TEST(lookups_in_the_cache_are_the_process_s),
         TEST(what_is_counted_belongs_to_its_time),
         TEST(a_clock_that_is_set_back_loses_nothing),

@@ -113,12 +113,38 @@ static void tell(struct jc_sheet *sheet, uint64_t time_ms, const char *text)
                        42);
 }
 
+static void tell_barrier(struct jc_sheet *sheet, uint64_t time_ms, int rank, int ranks)
+{
+    jc_sheet_add_event(sheet,
+                       &(struct jc_event){.time_ms = time_ms,
+                                          .kind = JC_EVENT_BARRIER,
+                                          .device = -1,
+                                          .text = "tp open",
+                                          .elapsed_ns = 9,
+                                          .waited_ns = 4,
+                                          .compile_ns = UINT64_MAX,
+                                          .count = 31,
+                                          .rank = rank,
+                                          .ranks = ranks},
+                       42);
+}
+
 static char *text_of(const struct jc_sheet *sheet)
 {
     struct jc_buffer buffer = {0};
     jc_sheet_write(sheet, &buffer);
     char *text = jc_buffer_take(&buffer);
     assert_non_null(text);
+    return text;
+}
+
+// The lines with their first and last ones around them.
+static char *whole_text(const char *lines)
+{
+    char *text;
+    size_t size = (size_t) asprintf(&text, "jitcache-stats 1\n%s", lines);
+    text = realloc(text, size + 32);
+    snprintf(text + size, 32, "end=%016" PRIx64 "\n", (uint64_t) XXH3_64bits(text, size));
     return text;
 }
 
@@ -140,6 +166,9 @@ static void fill(struct jc_sheet *sheet)
         .seal = "log",
         .start_ms = NOON - HOUR,
         .seen_ms = NOON,
+        .group = strdup("tp-8"),
+        .rank = 7,
+        .ranks = 8,
         .process = {.safe_points = 3, .safe_point_ns = 4, .events_dropped = UINT64_MAX},
     };
     for (size_t i = 0; i < LENGTH(odd_names); i++) {
@@ -168,6 +197,7 @@ static void fill(struct jc_sheet *sheet)
                           &kernel->sealed);
         tell(sheet, NOON + i, odd_names[i]);
     }
+    tell_barrier(sheet, NOON + DAY, 1023, 1024);
     assert_false(sheet->failed);
 }
 
@@ -202,6 +232,15 @@ static void a_sheet_comes_back_from_its_text(void **state)
         assert_string_equal(other.events[i].event.text, odd_names[i]);
         assert_int_equal(other.events[i].pid, 42);
     }
+    assert_string_equal(other.group, "tp-8");
+    assert_int_equal(other.rank, 7);
+    assert_int_equal(other.ranks, 8);
+    const struct jc_event *barrier = &other.events[LENGTH(odd_names)].event;
+    assert_int_equal(barrier->kind, JC_EVENT_BARRIER);
+    assert_int_equal(barrier->count, 31);
+    assert_true(barrier->compile_ns == UINT64_MAX);
+    assert_int_equal(barrier->rank, 1023);
+    assert_int_equal(barrier->ranks, 1024);
     check_spans(&other);
     free(again);
     free(text);
@@ -245,6 +284,50 @@ static void a_sheet_is_written_as_the_format_says(void **state)
         "event time_ms=1728043200000 kind=2 device=-1 pid=42 kernel=\"k\" text=\"a\\nb\""
         " elapsed_ns=5\n"
         "end=7429136475924028\n");
+    free(text);
+    jc_sheet_finish(&sheet);
+}
+
+static void a_rank_is_written_as_the_format_says(void **state)
+{
+    (void) state;
+    char group[] = "tp";
+    struct jc_sheet sheet = {.seal = "log", .seen_ms = NOON, .group = group, .rank = 3, .ranks = 8};
+    sheet.process = (struct jc_process_counts){.barriers = 1, .barrier_wait_ns = 4};
+    tell_barrier(&sheet, NOON, 0, 1);
+    sheet.events[0].event.compile_ns = 6;
+    char *text = text_of(&sheet);
+    char *end = strstr(text, "end=");
+    assert_non_null(end);
+    *end = '\0';
+    assert_string_equal(
+        text,
+        "jitcache-stats 1\n"
+        "run seal=\"log\" seen_ms=1728043200000 group=\"tp\" rank=3 ranks=8\n"
+        "process barriers=1 barrier_wait_ns=4\n"
+        "event time_ms=1728043200000 kind=8 device=-1 pid=42 text=\"tp open\" elapsed_ns=9"
+        " waited_ns=4 count=31 compile_ns=6 ranks=1\n");
+    free(text);
+    sheet.group = NULL;
+    jc_sheet_finish(&sheet);
+}
+
+static void a_sheet_of_an_older_version_is_of_no_rank(void **state)
+{
+    (void) state;
+    struct jc_sheet sheet;
+    struct jc_stats *stats;
+    struct jc_error error = {{0}};
+    char *text = whole_text("run pid=7 seal=\"log\"\nprocess events_dropped=2\n"
+                            "event time_ms=5 kind=7 device=-1 pid=7 text=\"log\"\n");
+    if (jc_sheet_read(&sheet, text, strlen(text), &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(sheet.ranks, 0);
+    assert_int_equal(sheet.process.barriers, 0);
+    assert_int_equal(jc_sheet_publish(&sheet, &stats, &error), JC_OK);
+    assert_int_equal(stats->events[0].ranks, 0);
+    assert_int_equal(stats->events[0].compile_ns, 0);
+    jc_sheet_unpublish(&stats);
     free(text);
     jc_sheet_finish(&sheet);
 }
@@ -297,16 +380,6 @@ static void a_text_with_any_bit_changed_is_refused(void **state)
     }
     free(text);
     jc_sheet_finish(&sheet);
-}
-
-// The lines with their first and last ones around them.
-static char *whole_text(const char *lines)
-{
-    char *text;
-    size_t size = (size_t) asprintf(&text, "jitcache-stats 1\n%s", lines);
-    text = realloc(text, size + 32);
-    snprintf(text + size, 32, "end=%016" PRIx64 "\n", (uint64_t) XXH3_64bits(text, size));
-    return text;
 }
 
 #define TEN "0123456789"
@@ -382,6 +455,15 @@ static void what_a_malformed_line_is_refused_for(void **state)
          "line 4: counts that belong to nothing"},
         {"event kind=4294967296\n", "line 2: a number that is too large"},
         {"event text=\"\\\"\n", "line 2: a string without an end"},
+        {"run rank=1\n", "line 2: a rank that cannot be"},
+        {"run rank=8 ranks=8\n", "line 2: a rank that cannot be"},
+        {"run rank=-1 ranks=8\n", "line 2: a rank that cannot be"},
+        {"run ranks=1025\n", "line 2: a rank that cannot be"},
+        {"run ranks=-8\n", "line 2: a rank that cannot be"},
+        {"run group=tp\n", "line 2: no string where one is to be"},
+        {"event rank=0 ranks=8\nevent rank=9 ranks=8\n", "line 3: a rank that cannot be"},
+        {"event text=\"tp open\" ranks=1025\n", "line 2: a rank that cannot be"},
+        {"event compile_ns=-1\n", "line 2: no number where one is to be"},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct jc_sheet sheet;
@@ -1105,7 +1187,7 @@ static void events_have_names(void **state)
 {
     (void) state;
     static const char *const names[] = {"?",     "compile",    "load", "failure", "sealed_miss",
-                                        "storm", "safe_point", "seal", "?"};
+                                        "storm", "safe_point", "seal", "barrier", "?"};
     for (size_t i = 0; i < LENGTH(names); i++)
         assert_string_equal(jc_event_name((enum jc_event_kind) i), names[i]);
 }
@@ -1172,6 +1254,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sheet_comes_back_from_its_text),
         cmocka_unit_test(a_sheet_is_written_as_the_format_says),
+        cmocka_unit_test(a_rank_is_written_as_the_format_says),
+        cmocka_unit_test(a_sheet_of_an_older_version_is_of_no_rank),
         cmocka_unit_test(a_text_that_is_cut_off_anywhere_is_refused),
         cmocka_unit_test(a_text_with_any_bit_changed_is_refused),
         cmocka_unit_test(what_a_malformed_line_is_refused_for),

@@ -263,6 +263,31 @@ static void a_stopped_holder_hangs_nobody(void **state)
     assert_int_equal(jc_slots_take(f.slots[1], 1, 0), 0);
 }
 
+static void whoever_has_a_slot_can_say_that_it_goes_on(void **state)
+{
+    (void) state;
+    struct jc_slots *a = f.slots[0], *b = f.slots[1];
+    // Without a slot it says nothing.
+    jc_slots_beat(a);
+    assert_int_equal(jc_slots_take(b, 0, 1), -1);
+    assert_int_equal(jc_slots_heard_ns(b), 0);
+    assert_int_equal(jc_slots_take(a, 1, 1), 0);
+    assert_int_equal(jc_slots_take(b, 1, 1), -1);
+    uint64_t heard_ns = jc_slots_heard_ns(b), end_ns = jc_now_ns() + 10000 * MS;
+    assert_in_range(heard_ns, 1, jc_now_ns());
+    // Who is stopped says nothing new, and nobody hears himself.
+    assert_int_equal(jc_slots_take(b, 1, 1), -1);
+    assert_int_equal(jc_slots_heard_ns(b), heard_ns);
+    assert_int_equal(jc_slots_take(a, 1, 1), -1);
+    assert_int_equal(jc_slots_heard_ns(a), 0);
+    while (jc_slots_heard_ns(b) == heard_ns && jc_now_ns() < end_ns) {
+        jc_slots_beat(a);
+        jc_slots_take(b, 1, 1);
+    }
+    assert_true(jc_slots_heard_ns(b) > heard_ns);
+    assert_int_equal(jc_slots_heard_ns(a), 0);
+}
+
 // What processes tell each other.
 struct board {
     atomic_uint running, most;
@@ -531,6 +556,7 @@ int main(void)
         TEST(whoever_wishes_and_does_not_come_is_not_waited_for_long),
         TEST(a_killed_holder_leaves_its_slots_and_wishes),
         TEST(a_stopped_holder_hangs_nobody),
+        TEST(whoever_has_a_slot_can_say_that_it_goes_on),
         TEST(four_processes_keep_the_limit_and_use_it),
         TEST(threads_keep_the_limit),
         TEST(a_process_without_a_slot_gets_one_while_another_has_much_to_do),

@@ -140,6 +140,66 @@ static void a_context_reads_its_own_counts_of_now(void **state)
     assert_int_equal(launches_of_cache(), 8);
 }
 
+static void a_process_says_which_rank_of_which_group_it_is(void **state)
+{
+    (void) state;
+    jc_run_set_group(context->run, "tp", 3, 8);
+    runs_count(context, "k", 1);
+    for (int scope = JC_STATS_CONTEXT; scope <= JC_STATS_CACHE; scope++) {
+        struct jc_stats *stats =
+            read_as(context, jc_stats_params(.scope = (enum jc_stats_scope) scope));
+        assert_int_equal(stats->num_processes, 1);
+        assert_string_equal(stats->processes[0].group, "tp");
+        assert_int_equal(stats->processes[0].rank, 3);
+        assert_int_equal(stats->processes[0].ranks, 8);
+        jc_stats_destroy(&stats);
+    }
+    jc_run_set_group(context->run, NULL, 0, 0);
+    struct jc_stats *stats = read_as(context, jc_stats_params(.scope = JC_STATS_CONTEXT));
+    assert_string_equal(stats->processes[0].group, "");
+    assert_int_equal(stats->processes[0].ranks, 0);
+    jc_stats_destroy(&stats);
+}
+
+static int rank_of_first(struct jc_context *reader)
+{
+    struct jc_stats *stats = read_as(reader, jc_stats_params(.scope = JC_STATS_CACHE));
+    int rank = stats->num_processes > 0 ? stats->processes[0].rank : -1;
+    jc_stats_destroy(&stats);
+    return rank;
+}
+
+static void another_process_sees_which_rank_one_is(void **state)
+{
+    (void) state;
+    jc_run_set_group(context->run, "tp", 3, 8);
+    jc_run_tell(context->run,
+                &(struct jc_event){.kind = JC_EVENT_BARRIER, .device = -1, .text = "tp open",
+                                   .elapsed_ns = 9, .waited_ns = 4, .compile_ns = 3, .count = 31,
+                                   .rank = 3, .ranks = 8});
+    runs_count(context, "k", 5);
+    assert_true(runs_await_published(context, 5));
+    struct jc_context *reader = runs_open(NULL);
+    assert_non_null(reader);
+    struct jc_stats *stats = read_as(reader, jc_stats_params(.scope = JC_STATS_CACHE));
+    assert_int_equal(stats->num_processes, 1);
+    assert_int_equal(stats->processes[0].counts.barriers, 1);
+    assert_int_equal(stats->process_total.barrier_wait_ns, 4);
+    assert_int_equal(stats->num_events, 1);
+    assert_string_equal(stats->events[0].text, "tp open");
+    assert_int_equal(stats->events[0].compile_ns, 3);
+    assert_int_equal(stats->events[0].rank, 3);
+    assert_int_equal(stats->events[0].ranks, 8);
+    assert_string_equal(stats->processes[0].group, "tp");
+    assert_int_equal(stats->processes[0].rank, 3);
+    assert_int_equal(stats->processes[0].ranks, 8);
+    jc_stats_destroy(&stats);
+    // Nothing is counted by that, and it is published all the same.
+    jc_run_set_group(context->run, "tp", 5, 8);
+    await(rank_of_first(reader) == 5);
+    jc_context_destroy(&reader);
+}
+
 static void running_and_ended_processes_are_added_up(void **state)
 {
     (void) state;
@@ -650,6 +710,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(where_nobody_counted_all_is_empty),
         TEST(a_context_reads_its_own_counts_of_now),
+        TEST(a_process_says_which_rank_of_which_group_it_is),
+        TEST(another_process_sees_which_rank_one_is),
         TEST(running_and_ended_processes_are_added_up),
         TEST(a_process_that_was_killed_is_added_to_the_history),
         TEST(a_process_of_another_cache_is_not_counted_and_left_alone),

@@ -105,6 +105,11 @@ static void put_process(FILE *html, const struct jc_stats_process *process, uint
     fprintf(html, "</td><td class=\"text\">%s</td><td class=\"text\">",
             process->running ? "runs" : jc_units_age(now_ms, process->seen_ms, age));
     jc_html_text(html, process->seal);
+    fputs("</td><td class=\"text\">", html);
+    if (process->ranks > 0) {
+        jc_html_text(html, process->group);
+        fprintf(html, "%s%d of %d", *process->group ? " " : "", process->rank, process->ranks);
+    }
     fputs("</td>", html);
     put_cell(html, counts->safe_points, "");
     put_cell(html, counts->cache_hits, "");
@@ -121,7 +126,8 @@ void jc_processes_put(FILE *html, const struct jc_stats *stats)
     fprintf(html, "<section id=\"processes\">\n<h2>Processes</h2>\n<details%s><summary>%zu"
             " process%s</summary>\n<div class=\"wide\"><table>\n<thead><tr><th>Process</th>"
             "<th class=\"text\">Command</th><th class=\"text\">Host</th><th>Since</th>"
-            "<th class=\"text\">Seen</th><th class=\"text\">Seal</th><th>Safe points</th>"
+            "<th class=\"text\">Seen</th><th class=\"text\">Seal</th>"
+            "<th class=\"text\">Rank</th><th>Safe points</th>"
             "<th>Cache hits</th>"
             "<th>Misses</th><th>Damaged</th><th>Not stored</th></tr></thead>\n<tbody>\n",
             stats->num_processes <= MAX_OPEN_PROCESSES ? " open" : "", stats->num_processes,

@@ -10,6 +10,7 @@
 #include "hits.h"
 #include "html.h"
 #include "kernel_rows.h"
+#include "rank_tables.h"
 #include "storm_cards.h"
 #include "tail.h"
 #include "timeline.h"
@@ -377,6 +378,7 @@ void jc_page_write(FILE *html, const struct jc_page *page)
     put_trouble(html, page->stats);
     put_figures(html, page->stats);
     jc_timeline_put(html, page->stats);
+    jc_rank_tables_put(html, page->stats);
     jc_storm_cards_put(html, &storms);
     jc_kernel_rows_put(html, page->stats);
     jc_tail_put(html, page->stats);

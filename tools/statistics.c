@@ -1,5 +1,6 @@
 #include "statistics.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "output.h"
@@ -10,10 +11,9 @@ static json_t *json_of_count(uint64_t count)
     return json_integer((json_int_t) (count < INT64_MAX ? count : INT64_MAX));
 }
 
-json_t *jc_counts_json(const struct jc_counts *counts)
+static json_t *json_of_counts(const struct jc_count_field *fields, size_t num_fields,
+                              const void *counts)
 {
-    size_t num_fields;
-    const struct jc_count_field *fields = jc_count_fields(&num_fields);
     json_t *object = json_object();
     for (size_t i = 0; i < num_fields; i++) {
         uint64_t count;
@@ -23,17 +23,26 @@ json_t *jc_counts_json(const struct jc_counts *counts)
     return object;
 }
 
+json_t *jc_counts_json(const struct jc_counts *counts)
+{
+    size_t num_fields;
+    const struct jc_count_field *fields = jc_count_fields(&num_fields);
+    return json_of_counts(fields, num_fields, counts);
+}
+
+// Their names are the library's own, and not public.
 static json_t *json_of_process_counts(const struct jc_process_counts *counts)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "safe_points",
-                     json_of_count(counts->safe_points), "safe_point_ns",
-                     json_of_count(counts->safe_point_ns), "cache_hits",
-                     json_of_count(counts->cache_hits), "cache_misses",
-                     json_of_count(counts->cache_misses), "cache_corrupt",
-                     json_of_count(counts->cache_corrupt), "cache_timeouts",
-                     json_of_count(counts->cache_timeouts), "cache_dropped",
-                     json_of_count(counts->cache_dropped), "events_dropped",
-                     json_of_count(counts->events_dropped));
+#define FIELD(name) {#name, offsetof(struct jc_process_counts, name), "", "", ""}
+    static const struct jc_count_field fields[] = {
+        FIELD(safe_points),   FIELD(safe_point_ns),  FIELD(cache_hits), FIELD(cache_misses),
+        FIELD(cache_corrupt), FIELD(cache_timeouts), FIELD(cache_dropped), FIELD(events_dropped),
+        FIELD(barriers),      FIELD(barrier_wait_ns),
+    };
+#undef FIELD
+    static_assert(sizeof(fields) / sizeof(fields[0]) * sizeof(uint64_t) == sizeof(*counts),
+                  "a count without a name");
+    return json_of_counts(fields, sizeof(fields) / sizeof(fields[0]), counts);
 }
 
 static json_t *json_of_processes(const struct jc_stats *stats)
@@ -42,12 +51,14 @@ static json_t *json_of_processes(const struct jc_stats *stats)
     for (size_t i = 0; i < stats->num_processes; i++) {
         const struct jc_stats_process *process = &stats->processes[i];
         json_array_append_new(
-            list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "pid", process->pid,
-                            "command", jc_json_text(process->command), "host",
+            list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:i, s:i, s:o}", "pid",
+                            process->pid, "command", jc_json_text(process->command), "host",
                             jc_json_text(process->host), "start_ms",
                             json_of_count(process->start_ms), "seen_ms",
                             json_of_count(process->seen_ms), "running", (int) process->running,
-                            "seal", jc_json_text(process->seal), "counts",
+                            "seal", jc_json_text(process->seal), "group",
+                            jc_json_text(process->group), "rank", process->rank, "ranks",
+                            process->ranks, "counts",
                             json_of_process_counts(&process->counts)));
     }
     return list;
@@ -86,34 +97,39 @@ static json_t *json_of_kernels(const struct jc_stats *stats)
     return list;
 }
 
+static json_t *json_of_event(const struct jc_event *event, int pid)
+{
+    return json_pack("{s:o, s:s, s:i, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i}",
+                     "time_ms", json_of_count(event->time_ms), "kind", jc_event_name(event->kind),
+                     "pid", pid, "sealed", (int) event->sealed, "device", event->device, "kernel",
+                     jc_json_text(event->kernel), "specialization",
+                     jc_json_text(event->specialization), "text", jc_json_text(event->text),
+                     "elapsed_ns", json_of_count(event->elapsed_ns), "waited_ns",
+                     json_of_count(event->waited_ns), "count", json_of_count(event->count),
+                     "compile_ns", json_of_count(event->compile_ns), "rank", event->rank, "ranks",
+                     event->ranks);
+}
+
 static json_t *json_of_events(const struct jc_stats *stats)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < stats->num_events; i++) {
-        const struct jc_event *event = &stats->events[i];
-        json_array_append_new(
-            list, json_pack("{s:o, s:s, s:i, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "time_ms",
-                            json_of_count(event->time_ms), "kind", jc_event_name(event->kind),
-                            "pid", stats->event_pids[i], "sealed", (int) event->sealed, "device",
-                            event->device, "kernel", jc_json_text(event->kernel), "specialization",
-                            jc_json_text(event->specialization), "text",
-                            jc_json_text(event->text), "elapsed_ns",
-                            json_of_count(event->elapsed_ns), "waited_ns",
-                            json_of_count(event->waited_ns), "count",
-                            json_of_count(event->count)));
-    }
+    for (size_t i = 0; i < stats->num_events; i++)
+        json_array_append_new(list, json_of_event(&stats->events[i], stats->event_pids[i]));
     return list;
 }
 
-json_t *jc_statistics_json(const struct jc_stats *stats, const struct jc_storms *storms)
+json_t *jc_statistics_json(const struct jc_stats *stats, const struct jc_ranks *ranks,
+                           const struct jc_storms *storms)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "now_ms",
-                     json_of_count(stats->now_ms), "since_ms", json_of_count(stats->since_ms),
-                     "zeroed_ms", json_of_count(stats->zeroed_ms), "folder",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "now_ms", json_of_count(stats->now_ms), "since_ms",
+                     json_of_count(stats->since_ms), "zeroed_ms",
+                     json_of_count(stats->zeroed_ms), "folder",
                      jc_json_text(stats->folder), "trouble", jc_json_text(stats->trouble),
                      "ended", json_of_count(stats->ended), "total", jc_counts_json(&stats->total),
                      "sealed", jc_counts_json(&stats->sealed), "process",
                      json_of_process_counts(&stats->process_total), "processes",
-                     json_of_processes(stats), "kernels", json_of_kernels(stats), "storms",
-                     jc_storms_json(storms), "events", json_of_events(stats));
+                     json_of_processes(stats), "kernels", json_of_kernels(stats), "groups",
+                     jc_ranks_json(ranks), "storms", jc_storms_json(storms), "events",
+                     json_of_events(stats));
 }

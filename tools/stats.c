@@ -17,6 +17,8 @@
 #include "output.h"
 #include "processes.h"
 #include "pulse.h"
+#include "rank_lines.h"
+#include "ranks.h"
 #include "scope.h"
 #include "session.h"
 #include "statistics.h"
@@ -58,6 +60,7 @@ struct request {
 struct look {
     struct jc_session session;
     struct jc_stats *stats;
+    struct jc_ranks ranks;
     struct jc_storms storms;
     struct jc_holdings holdings;
     bool has_holdings;
@@ -84,6 +87,7 @@ static int begin_look(struct look *look, const struct request *request)
     status = jc_scope_read(&request->scope, look->session.context, &look->stats);
     if (status)
         return status;
+    jc_ranks_find(&look->ranks, look->stats);
     jc_storms_find(&look->storms, look->stats);
     look->has_holdings = wants_holdings(request);
     if (look->has_holdings)
@@ -97,6 +101,7 @@ static void end_look(struct look *look)
 {
     jc_holdings_finish(&look->holdings);
     jc_storms_finish(&look->storms);
+    jc_ranks_finish(&look->ranks);
     jc_stats_destroy(&look->stats);
     jc_session_close(&look->session);
 }
@@ -126,6 +131,7 @@ static void show_screen(const struct look *look, const struct request *request,
         .pid = request->scope.pid,
     };
     jc_summary_show(&summary, screen);
+    jc_rank_lines_show(&look->ranks, stats->now_ms, verbosity > 0, screen);
     jc_storm_lines_show(&look->storms, stats->now_ms, verbosity > 0, screen);
     if (verbosity > 0) {
         jc_processes_show(stats, screen);
@@ -142,7 +148,8 @@ static void print_json(const struct look *look, const struct request *request)
 {
     json_t *object = json_object();
     jc_holdings_add_json(&look->holdings, &look->session, object);
-    json_object_set_new(object, "statistics", jc_statistics_json(look->stats, &look->storms));
+    json_object_set_new(object, "statistics",
+                        jc_statistics_json(look->stats, &look->ranks, &look->storms));
     if (!request->watch_ns) {
         jc_print_json(object);
         return;

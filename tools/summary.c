@@ -99,6 +99,10 @@ static void add_loads(struct page *page, const struct jc_counts *total)
     if (page->summary->verbosity > 0)
         add(page, FIGURE(.depth = 1, .label = "safe points", .value = process->safe_points),
             "that loaded something, %s in all", jc_units_duration(process->safe_point_ns, spent));
+    if (page->summary->verbosity > 0)
+        add(page, FIGURE(.depth = 1, .label = "barriers", .value = process->barriers),
+            "warm-ups of ranks, which waited %s for others",
+            jc_units_duration(process->barrier_wait_ns, held));
 }
 
 // After the seal nothing is to be missed: that is what a warm-up is for.
@@ -144,11 +148,17 @@ static void add_process(struct page *page, const struct jc_stats_process *proces
     char started[JC_MOMENT_SIZE];
     uint64_t now_ms = page->summary->stats->now_ms;
     bool sealed = strcmp(process->seal, "open") != 0;
-    jc_figures_add_text(&page->figures, 0, "Process", JC_PAINT_PLAIN, "%d %s on %s, %s %s%s%s",
+    char *place = process->ranks == 0 ? jc_make_text("%s", "")
+                                      : jc_make_text(", rank %d of %d%s%s", process->rank,
+                                                     process->ranks,
+                                                     *process->group ? " in group " : "",
+                                                     process->group);
+    jc_figures_add_text(&page->figures, 0, "Process", JC_PAINT_PLAIN, "%d %s on %s, %s %s%s%s%s",
                         process->pid, process->command, process->host,
                         process->running ? "since" : "ended; since",
                         jc_moment_spell(process->start_ms, now_ms, started),
-                        sealed ? ", sealed: " : "", sealed ? process->seal : "");
+                        sealed ? ", sealed: " : "", sealed ? process->seal : "", place);
+    free(place);
 }
 
 static void add_processes(struct page *page)

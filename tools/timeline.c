@@ -38,6 +38,7 @@ struct kind {
 static const struct kind kinds[] = {
     {JC_EVENT_COMPILE, "compile", "Compiles", "compile", NULL},
     {JC_EVENT_LOAD, "load", "Loads", "load", NULL},
+    {JC_EVENT_BARRIER, "barrier", "Group warm-ups", "warm-up", "over for a rank"},
     {JC_EVENT_SAFE_POINT, "point", "Safe points", "safe point", NULL},
     {JC_EVENT_SEALED_MISS, "miss", "Missed after the seal", "miss",
      "kinds of call, newly asked for"},
@@ -169,11 +170,16 @@ static void put_times(FILE *html, const struct jc_event *event)
         jc_html_duration(html, event->elapsed_ns);
     }
     if (event->waited_ns) {
-        fputs(event->kind == JC_EVENT_LOAD ? ", launches held up for " : ", queued for ", html);
+        fputs(event->kind == JC_EVENT_LOAD      ? ", launches held up for "
+              : event->kind == JC_EVENT_BARRIER ? ", waited for others for "
+                                                : ", queued for ", html);
         jc_html_duration(html, event->waited_ns);
     }
     if (event->kind == JC_EVENT_SAFE_POINT)
         fprintf(html, ", %" PRIu64 " variant%s", event->count, jc_html_plural(event->count));
+    if (event->kind == JC_EVENT_BARRIER)
+        fprintf(html, ", %" PRIu64 " compiled, rank %d of %d", event->count, event->rank,
+                event->ranks);
 }
 
 static int pid_of(const struct timeline *timeline, const struct jc_event *event)
@@ -257,7 +263,8 @@ static void put_event(struct timeline *timeline, const struct kind *kind,
             put_bar(html, "", start, end, y);
         } else {
             put_bar(html, "", begin, end, y);
-            if (event->kind == JC_EVENT_LOAD && event->waited_ns)
+            bool waited_in_it = event->kind == JC_EVENT_LOAD || event->kind == JC_EVENT_BARRIER;
+            if (waited_in_it && event->waited_ns)
                 put_bar(html, "held", share_of(timeline, end_ms(event) - waited), end,
                         y);
         }
@@ -455,7 +462,8 @@ static void put_note(const struct timeline *timeline)
     fputs(" to ", html);
     jc_html_time(html, timeline->end_ms, "%Y-%m-%d %H:%M:%S");
     fputs(", durations to scale; point at a mark to read what it was. Pale: a compile waited for a"
-          " worker. Dark: a load held up the launches of its device.", html);
+          " worker. Dark: a load held up the launches of its device, or a rank waited for others.",
+          html);
     if (stats->process_total.events_dropped) {
         fputs(" Only the last events are kept; ", html);
         jc_html_count(html, stats->process_total.events_dropped);

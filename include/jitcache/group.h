@@ -145,7 +145,8 @@ struct jc_group_warmup_params {
     enum jc_group_mode mode;
     uint64_t timeout_ns; // for all of it, the others' coming included; 0: 10 minutes
     // Where a rank is lost, go on without it rather than fail. It takes no part any more: what it
-    // calls of this group fails. Not with an all-gather, which none can leave
+    // calls of this group fails. One that does not come is lost when half of the time is up. Not
+    // with an all-gather, which none can leave
     bool without_lost;
     enum jc_seal seal; // then jc_context_seal; JC_SEAL_OPEN: it is not sealed
     // On the calling thread, ten times a second or more seldom. False gives up, for all ranks
@@ -181,9 +182,11 @@ struct jc_group_warmup_report {
 //
 // Rank 0 logs a line of progress every few seconds (JC_LOG_INFO).
 //
-// JC_ERROR_PEER: a rank was lost: it died, or has left; the text names it; or an all-gather failed.
-// JC_ERROR_TIMEOUT: ranks did not come, or not answer, until the time was up; the text lists them,
-// with what they had when they were last heard of. After either the group is of no more use.
+// JC_ERROR_PEER: a rank was lost: it died, or has left; the text names it; or an all-gather failed;
+// or this is a child of the process that is the rank. JC_ERROR_TIMEOUT: ranks did not come, or not
+// answer, until the time was up; the text lists them, with what they had when they were last heard
+// of. After either the group is of no more use, unless all ranks still answered when the time was
+// up for one of them. A rank that is heard of at the last moment is waited for a second longer.
 // JC_ERROR_MISMATCH: ranks have other plans, machine code, parameters, or another version of the
 // library; the text names rank, line, and what to do. JC_ERROR_NOT_READY: given up by a `progress`
 // that returned false, in whichever rank. JC_ERROR_INVALID_ARGUMENT: a parameter.

@@ -19,9 +19,8 @@
 // devices run equal variants from a step on only if each had asked by then, and report.failed was 0
 // for each. Look at that before activating.
 //
-// The numbers are a context's own. Ranks in processes of their own have a context each, and cannot
-// compare them. What they can agree on is the step at which each calls jc_context_safe_point for
-// what it has, and the one at which each activates that.
+// The numbers are a context's own. Ranks that have a context each cannot compare them: a group does
+// this for them, by jc_group_step, see group.h.
 
 #ifndef JITCACHE_SAFE_POINT_H
 #define JITCACHE_SAFE_POINT_H

@@ -103,6 +103,8 @@ struct jc_process_counts {
     // As in jc_cache_info; `cache_dropped` are writes.
     uint64_t cache_hits, cache_misses, cache_corrupt, cache_timeouts, cache_dropped;
     uint64_t events_dropped; // that did not fit into its file any more
+    // A group's warm-ups that are over, well or not, and for how long it waited in them for others.
+    uint64_t barriers, barrier_wait_ns;
 };
 
 struct jc_stats_process {
@@ -112,6 +114,8 @@ struct jc_stats_process {
     uint64_t start_ms, seen_ms; // Unix time of its first count, and of its last publication
     bool running;
     const char *seal; // "open", "log", "fail", "frozen"
+    const char *group; // the name of the group that it is in; "" without one, or without a name
+    int rank, ranks; // there; 0 and 0 without one
     struct jc_process_counts counts;
 };
 

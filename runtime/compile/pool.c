@@ -451,22 +451,37 @@ struct round {
     size_t starting[2]; // workers that start, those for the background second
 };
 
-// Since when a job has had to wait: for a slot of this process, or for one of the node.
+// Since when there has been no slot for a job. A waiting launch counts from when it came, if this
+// process has had any since.
 static uint64_t waits_since(const struct jc_compiler *compiler, const struct jc_compile *job)
 {
     bool starved = compiler->starved_ns && count_slots(compiler) < compiler->limit;
-    return starved && compiler->starved_ns < job->submitted_ns ? compiler->starved_ns
-                                                               : job->submitted_ns;
+    bool waits = job->priority == JC_PRIORITY_LAUNCH;
+    return starved && (!waits || compiler->starved_ns < job->submitted_ns)
+        ? compiler->starved_ns : job->submitted_ns;
+}
+
+// Whether those who have the slots go on with what they do, so that there will be one. That many
+// take turns may last, but not for ever.
+static bool has_hope(const struct round *round, const struct jc_compile *job)
+{
+    const struct jc_compiler *compiler = round->compiler;
+    if (!compiler->slots || job->priority != JC_PRIORITY_WARMUP)
+        return false;
+    uint64_t heard_ns = jc_slots_heard_ns(compiler->slots);
+    return heard_ns && round->now < heard_ns + patience_ns[job->priority]
+        && round->now - waits_since(compiler, job) < compiler->timeout_ns;
 }
 
 // Whether a job that finds no slot goes on without one. A waiting launch may do so beside what this
 // process compiles already, since a compile can take long. The others have a slot within a compile
 // of somebody's, unless who holds them was stopped: then this process counts for itself, and goes
-// on so until there are slots again.
+// on so until there are slots again. Where processes take turns a job may well be older than that.
 static bool is_impatient(const struct round *round, const struct jc_compile *job)
 {
     const struct jc_compiler *compiler = round->compiler;
-    if (round->now - waits_since(compiler, job) < patience_ns[job->priority])
+    if (round->now - waits_since(compiler, job) < patience_ns[job->priority]
+        || has_hope(round, job))
         return false;
     if (job->priority == JC_PRIORITY_LAUNCH)
         return round->slotless < compiler->limit;
@@ -701,6 +716,8 @@ static bool hear_one(struct jc_compiler *compiler, struct jc_worker *worker)
         return false;
     }
     worker->heard_ns = jc_now_ns();
+    if (worker->slot >= 0 && compiler->slots)
+        jc_slots_beat(compiler->slots);
     if (result == JC_OK)
         take_message(compiler, worker, &message);
     else

@@ -45,7 +45,8 @@ unsigned jc_agreement_majority(const struct jc_exchange *exchange, const struct 
 // that most do not have: with the line of its text that differs from the key that is nearest, for
 // the same kernel and specialization if there is one; or, where keys are the same, the two digests
 // and how to have the variant compiled again. Or the errors of the exchange;
-// JC_ERROR_OUT_OF_MEMORY.
+// JC_ERROR_OUT_OF_MEMORY, in this rank alone. JC_OK: without_lost, ranks that differed were lost
+// meanwhile, and those that are left have the same.
 enum jc_result jc_agreement_explain(const struct jc_agreement *agreement,
                                     const struct jc_key *digests, struct jc_error *error);
 

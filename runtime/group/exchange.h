@@ -17,8 +17,8 @@
 
 #include <jitcache/group.h>
 
-// Of a block.
-#define JC_EXCHANGE_BYTES ((size_t) 8192)
+// Of a block, at most: what gathering.h puts ahead of it included, it takes 8 KiB.
+#define JC_EXCHANGE_BYTES ((size_t) 8192 - 64)
 
 struct jc_board;
 struct jc_exchange;
@@ -31,12 +31,15 @@ struct jc_exchange_calls {
     // JC_OK: the round is complete; `all` has ranks times size bytes, of ranks that are lost
     // zeroes. JC_ERROR_NOT_READY: not yet. JC_ERROR_PEER: a rank that had not given its block is
     // gone, and, but for `without_lost`, that ends the exchange; or the all-gather failed. The text
-    // names the rank and says what became of it.
+    // names the rank and says what became of it. JC_ERROR_TIMEOUT: likewise, but another rank's
+    // time was up first: who was lost did not answer, or did not come. A rank that was lost in an
+    // earlier round ends nothing any more. JC_ERROR_MISMATCH: of an all-gather, a rank gave what
+    // does not belong to this round, or has another version of the library, which ends it too.
     enum jc_result (*poll)(struct jc_exchange *exchange, bool without_lost, void *all,
                            struct jc_error *error);
     // The time is up for the round: who has not given its block is lost, in the eyes of all other
-    // ranks too. Then as `poll`; but JC_ERROR_TIMEOUT where ranks were lost just now and that ends
-    // the exchange. The text lists those ranks.
+    // ranks too. Then as `poll`, and never JC_ERROR_NOT_READY where ranks are of one host: the same
+    // result in all of them. The text lists those ranks.
     enum jc_result (*expire)(struct jc_exchange *exchange, bool without_lost, void *all,
                              struct jc_error *error);
     // What is known of a rank without a round: whether it is there, its process, host; sets `rank`,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cache/params.h"
 #include "cache/report.h"
@@ -51,8 +52,20 @@ static enum jc_result check_params(const struct jc_group_params *params, struct 
 
 // --- a group -------------------------------------------------------------------------------------
 
+static enum jc_result check_process(const struct jc_group *group, struct jc_error *error)
+{
+    if (getpid() == group->process)
+        return JC_OK;
+    return jc_fail(error, JC_ERROR_PEER, "rank %u is the process %ld that this one was forked"
+                   " from; a child is none: let it destroy its copy of the group",
+                   group->exchange->rank, (long) group->process);
+}
+
 enum jc_result jc_group_check(const struct jc_group *group, struct jc_error *error)
 {
+    enum jc_result result = check_process(group, error);
+    if (result != JC_OK)
+        return result;
     if (group->failure == JC_OK)
         return JC_OK;
     return jc_fail(error, group->failure, "%s", group->failure_error.text);
@@ -72,7 +85,9 @@ static enum jc_result fill(struct jc_group *group, const struct jc_group_params 
 {
     group->name = strdup(params->name ? params->name : "");
     group->heard = calloc(params->ranks, sizeof(*group->heard));
-    if (!group->name || !group->heard)
+    group->statuses = calloc(params->ranks, sizeof(*group->statuses));
+    group->digests = calloc(params->ranks, sizeof(*group->digests));
+    if (!group->name || !group->heard || !group->statuses || !group->digests)
         return jc_fail_memory(error);
     for (unsigned i = 0; i < params->ranks; i++)
         group->heard[i].rank = i;
@@ -109,6 +124,7 @@ enum jc_result jc_group_create(struct jc_context *context, const struct jc_group
         return jc_fail_memory(error);
     }
     group->context = context;
+    group->process = getpid();
     pthread_mutex_init(&group->lock, NULL);
     result = fill(group, &params, error);
     if (result == JC_OK) {
@@ -134,6 +150,8 @@ void jc_group_destroy(struct jc_group **out)
         group->exchange->calls->destroy(group->exchange);
     atomic_store_explicit(&group->context->in_group, false, memory_order_release);
     pthread_mutex_destroy(&group->lock);
+    free(group->digests);
+    free(group->statuses);
     free(group->heard);
     free(group->name);
     free(group);
@@ -148,6 +166,9 @@ enum jc_result jc_group_rank(struct jc_group *group, unsigned rank, struct jc_ra
     if (rank >= group->exchange->ranks)
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "rank: %u; the group has ranks 0 to %u",
                        rank, group->exchange->ranks - 1);
+    enum jc_result result = check_process(group, error);
+    if (result != JC_OK)
+        return result;
     struct jc_rank_info seen = {.rank = rank};
     group->exchange->calls->look(group->exchange, rank, &seen);
     pthread_mutex_lock(&group->lock);
@@ -157,6 +178,7 @@ enum jc_result jc_group_rank(struct jc_group *group, unsigned rank, struct jc_ra
     memcpy(info->host, seen.host, sizeof(info->host));
     if (seen.state == JC_RANK_LOST || info->state < seen.state) {
         info->state = seen.state;
+        info->result = seen.state == JC_RANK_LOST ? JC_ERROR_PEER : JC_OK;
         memcpy(info->reason, seen.reason, sizeof(info->reason));
     }
     return JC_OK;

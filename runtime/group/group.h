@@ -7,13 +7,16 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "exchange.h"
+#include <sys/types.h>
+
+#include "status.h"
 
 struct jc_steps;
 
 struct jc_group {
     struct jc_context *context;
     char *name; // "" where there is none
+    pid_t process; // that is the rank; a child of it is none
     struct jc_exchange *exchange;
     struct jc_steps *steps;
     // Why the group is of no more use; JC_OK: it is. Of the thread that warms up or steps.
@@ -22,11 +25,20 @@ struct jc_group {
     bool warm; // a warm-up has succeeded
     enum jc_group_mode mode; // of that
 
-    pthread_mutex_t lock;        // guards what follows; held for moments
+    // Of the thread that warms up, which must not fail alone for want of memory: one for each rank.
+    struct jc_status *statuses;
+    struct jc_key *digests;
+    // A warm-up that has given up has left the round under way in which ranks meet, and what it
+    // said in it.
+    bool is_meeting;
+    struct jc_status said;
+
+    pthread_mutex_t lock;       // guards what follows; held for moments
     struct jc_rank_info *heard; // of each rank, as it was heard last
 };
 
-// Fails as the group did before. JC_OK: it did not.
+// Fails as the group did before. JC_OK: it did not. JC_ERROR_PEER: this is a child of the process
+// that is the rank.
 enum jc_result jc_group_check(const struct jc_group *group, struct jc_error *error);
 
 // Notes that the group failed, for good, and fails so.

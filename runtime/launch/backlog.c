@@ -211,8 +211,11 @@ static uint64_t reminder_ns(struct jc_backlog *backlog, struct jc_waiting *waiti
 
 static void tell_waiting(const struct jc_backlog *backlog, const struct jc_waiting *waiting)
 {
-    char call[160];
-    if (waiting->unloaded > 0)
+    char call[200];
+    if (waiting->in_group)
+        snprintf(call, sizeof(call), "they wait for jc_group_step, to be called in each step by all"
+                 " ranks of the group, wherever jc_group_pending says so");
+    else if (waiting->unloaded > 0)
         snprintf(call, sizeof(call), "%zu of them wait for jc_context_safe_point, to be called for"
                  " device %d when its streams are idle", waiting->unloaded,
                  waiting->device->info.ordinal);
@@ -323,6 +326,7 @@ static bool tick(void *user)
     look_through(backlog);
     publish(backlog);
     remind(backlog);
+    jc_generations_ring_due(&backlog->generations);
     jc_fleet_resume(&backlog->fleet);
     return !is_stopping(backlog);
 }
@@ -358,7 +362,9 @@ static uint64_t due_ns(struct jc_backlog *backlog)
     uint64_t reminder = reminder_ns(backlog, &waiting);
     uint64_t wanted =
         is_frozen(backlog) ? UINT64_MAX : jc_generations_due_ns(&backlog->generations);
-    return wanted < reminder ? wanted : reminder;
+    uint64_t ring = jc_generations_ring_ns(&backlog->generations);
+    uint64_t due = wanted < reminder ? wanted : reminder;
+    return due < ring ? due : ring;
 }
 
 // Waits for a post, or until then. A clock that is set meanwhile makes it longer or shorter, which
@@ -385,6 +391,7 @@ static void *run(void *user)
         wait_for_post(backlog, due_ns(backlog));
         look_through(backlog);
         remind(backlog);
+        jc_generations_ring_due(&backlog->generations);
         while (has_work(backlog))
             bring(backlog);
     }

@@ -495,6 +495,7 @@ static enum jc_result add_module(struct jc_device *device, const struct jc_modul
     if (!module)
         return jc_fail_memory(error);
     module->key = params->key;
+    module->digest = loaded ? loaded->digest : jc_key_of(params->cubin, params->cubin_size);
     module->symbol = strdup(params->symbol);
     if (!module->symbol || !reserve_slot(device)) {
         result = jc_fail_memory(error);

@@ -16,6 +16,7 @@ struct jc_module {
     struct jc_module *next; // the one that was loaded before it
     struct jc_module *next_in_slot;
     struct jc_key key;
+    struct jc_key digest; // of the machine code: its XXH3-128
     char *symbol;
     CUmodule module; // NULL where another one keeps the code
     CUfunction function;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache/clock.h"
 #include "cache/report.h"
@@ -11,7 +12,7 @@
 
 void jc_generations_init(struct jc_generations *generations)
 {
-    *generations = (struct jc_generations){.end = &generations->first};
+    *generations = (struct jc_generations){.end = &generations->first, .ring_ns = UINT64_MAX};
     pthread_mutex_init(&generations->mutex, NULL);
     pthread_cond_init(&generations->changed, NULL);
 }
@@ -69,10 +70,25 @@ static bool is_in_hand(const struct jc_upgrade *upgrade)
     return upgrade->state == JC_UPGRADE_UNDER_WAY || upgrade->state == JC_UPGRADE_LOADING;
 }
 
-// Whether it belongs to one of the generations up to that one.
-static bool belongs(const struct jc_upgrade *upgrade, uint64_t generation)
+static bool has_key(const struct jc_selection *selection, const struct jc_key *key)
 {
-    return upgrade->generation > 0 && upgrade->generation <= generation;
+    for (size_t i = 0; i < selection->num_keys; i++)
+        if (memcmp(&selection->keys[i], key, sizeof(*key)) == 0)
+            return true;
+    return false;
+}
+
+// Whether it is in a generation, and meant.
+static bool belongs(const struct jc_upgrade *upgrade, const struct jc_selection *selection)
+{
+    return upgrade->generation > 0 && upgrade->generation <= selection->generation &&
+           (!selection->keys || has_key(selection, &upgrade->key));
+}
+
+static void ring(const struct jc_generations *generations)
+{
+    if (generations->bell.ring)
+        generations->bell.ring(generations->bell.user);
 }
 
 // --- bringing what is wanted ---------------------------------------------------------------------
@@ -132,6 +148,7 @@ void jc_generations_obtain(struct jc_generations *generations, struct jc_upgrade
                            struct jc_obtained *obtained)
 {
     pthread_mutex_lock(&generations->mutex);
+    upgrade->key = obtained->key;
     upgrade->obtained = *obtained;
     *obtained = (struct jc_obtained){0};
     put_back(generations, upgrade, JC_UPGRADE_OBTAINED);
@@ -190,8 +207,10 @@ size_t jc_generations_publish(struct jc_generations *generations, uint64_t *gene
             count++;
         }
     }
-    if (count > 0)
+    if (count > 0) {
         atomic_store_explicit(&generations->pending, *generation, memory_order_release);
+        ring(generations);
+    }
     pthread_mutex_unlock(&generations->mutex);
     return count;
 }
@@ -200,6 +219,7 @@ void jc_generations_look(struct jc_generations *generations, struct jc_waiting *
 {
     *waiting = (struct jc_waiting){.since_ns = UINT64_MAX};
     pthread_mutex_lock(&generations->mutex);
+    waiting->in_group = generations->bell.ring;
     for (const struct jc_upgrade *at = generations->first; at; at = at->next) {
         if (at->generation == 0)
             continue;
@@ -212,6 +232,95 @@ void jc_generations_look(struct jc_generations *generations, struct jc_waiting *
             waiting->since_ns = at->since_ns;
     }
     pthread_mutex_unlock(&generations->mutex);
+}
+
+// --- a group -------------------------------------------------------------------------------------
+
+// The mutex is held.
+static void ring_if_any_waits(const struct jc_generations *generations)
+{
+    const struct jc_upgrade *at = generations->first;
+    while (at && at->generation == 0)
+        at = at->next;
+    if (at)
+        ring(generations);
+}
+
+void jc_generations_set_bell(struct jc_generations *generations, const struct jc_bell *bell)
+{
+    pthread_mutex_lock(&generations->mutex);
+    generations->bell = bell ? *bell : (struct jc_bell){0};
+    ring_if_any_waits(generations);
+    pthread_mutex_unlock(&generations->mutex);
+}
+
+void jc_generations_ring(struct jc_generations *generations)
+{
+    pthread_mutex_lock(&generations->mutex);
+    ring_if_any_waits(generations);
+    pthread_mutex_unlock(&generations->mutex);
+}
+
+void jc_generations_ring_later(struct jc_generations *generations, uint64_t due_ns)
+{
+    pthread_mutex_lock(&generations->mutex);
+    generations->ring_ns = due_ns;
+    pthread_mutex_unlock(&generations->mutex);
+}
+
+uint64_t jc_generations_ring_ns(struct jc_generations *generations)
+{
+    pthread_mutex_lock(&generations->mutex);
+    uint64_t ring_ns = generations->ring_ns;
+    pthread_mutex_unlock(&generations->mutex);
+    return ring_ns;
+}
+
+void jc_generations_ring_due(struct jc_generations *generations)
+{
+    pthread_mutex_lock(&generations->mutex);
+    if (generations->ring_ns <= jc_now_ns()) {
+        generations->ring_ns = UINT64_MAX;
+        ring_if_any_waits(generations);
+    }
+    pthread_mutex_unlock(&generations->mutex);
+}
+
+// Puts one into its place of a list that is in order.
+static size_t put_key(struct jc_waiting_key *keys, size_t count, size_t max,
+                      const struct jc_waiting_key *one)
+{
+    size_t place = 0;
+    int differs = 1;
+    while (place < count && (differs = memcmp(&keys[place].key, &one->key, sizeof(one->key))) < 0)
+        place++;
+    if (place < count && differs == 0) {
+        keys[place].loaded = keys[place].loaded && one->loaded;
+        if (one->since_ns < keys[place].since_ns)
+            keys[place].since_ns = one->since_ns;
+        return count;
+    }
+    if (place == max)
+        return count;
+    count -= count == max; // the largest makes room
+    memmove(&keys[place + 1], &keys[place], (count - place) * sizeof(*keys));
+    keys[place] = *one;
+    return count + 1;
+}
+
+size_t jc_generations_list(struct jc_generations *generations, const struct jc_device *device,
+                           const struct jc_selection *selection, struct jc_waiting_key *keys,
+                           size_t max)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&generations->mutex);
+    for (const struct jc_upgrade *at = generations->first; at; at = at->next)
+        if (belongs(at, selection) && at->kernel->device == device)
+            count = put_key(keys, count, max, &(struct jc_waiting_key){
+                .key = at->key, .since_ns = at->since_ns,
+                .loaded = at->state == JC_UPGRADE_LOADED});
+    pthread_mutex_unlock(&generations->mutex);
+    return count;
 }
 
 // --- a kernel that goes --------------------------------------------------------------------------
@@ -269,12 +378,13 @@ void jc_generations_leave(struct jc_generations *generations, struct jc_device *
 }
 
 struct jc_upgrade *jc_generations_take(struct jc_generations *generations,
-                                       const struct jc_device *device, uint64_t generation)
+                                       const struct jc_device *device,
+                                       const struct jc_selection *selection)
 {
     pthread_mutex_lock(&generations->mutex);
     struct jc_upgrade *upgrade = generations->first;
     while (upgrade && (upgrade->state != JC_UPGRADE_OBTAINED ||
-                       upgrade->kernel->device != device || !belongs(upgrade, generation)))
+                       upgrade->kernel->device != device || !belongs(upgrade, selection)))
         upgrade = upgrade->next;
     if (upgrade)
         upgrade->state = JC_UPGRADE_LOADING;
@@ -296,20 +406,20 @@ void jc_generations_settle(struct jc_generations *generations, struct jc_upgrade
 
 // Those that are not loaded. The mutex is held.
 static size_t count_left(const struct jc_generations *generations, const struct jc_device *device,
-                         uint64_t generation)
+                         const struct jc_selection *selection)
 {
     size_t count = 0;
     for (const struct jc_upgrade *at = generations->first; at; at = at->next)
-        count += at->kernel->device == device && belongs(at, generation) &&
+        count += at->kernel->device == device && belongs(at, selection) &&
                  at->state != JC_UPGRADE_LOADED;
     return count;
 }
 
 size_t jc_generations_left(struct jc_generations *generations, const struct jc_device *device,
-                           uint64_t generation)
+                           const struct jc_selection *selection)
 {
     pthread_mutex_lock(&generations->mutex);
-    size_t count = count_left(generations, device, generation);
+    size_t count = count_left(generations, device, selection);
     pthread_mutex_unlock(&generations->mutex);
     return count;
 }
@@ -333,35 +443,42 @@ static enum jc_result switch_to(struct jc_generations *generations, struct jc_up
 }
 
 // What there is no memory for stays, for another call.
-static enum jc_result switch_all(struct jc_generations *generations, uint64_t generation,
+static enum jc_result switch_all(struct jc_generations *generations,
+                                 const struct jc_selection *selection, size_t *count,
                                  struct jc_error *error)
 {
     enum jc_result result = JC_OK;
+    *count = 0;
     for (struct jc_upgrade **link = &generations->first; *link;) {
         enum jc_result switched = JC_ERROR_NOT_FOUND;
-        if (belongs(*link, generation)) {
+        if (belongs(*link, selection) && (*link)->state == JC_UPGRADE_LOADED) {
             switched = switch_to(generations, link, result == JC_OK ? error : NULL);
             result = result == JC_OK ? switched : result;
         }
+        *count += switched == JC_OK;
         if (switched != JC_OK)
             link = &(*link)->next;
     }
-    if (result == JC_OK && generation > jc_generations_active(generations))
-        atomic_store_explicit(&generations->active, generation, memory_order_release);
     return result;
 }
 
+static void raise_active(struct jc_generations *generations, uint64_t generation)
+{
+    if (generation > jc_generations_active(generations))
+        atomic_store_explicit(&generations->active, generation, memory_order_release);
+}
+
 // Whether all of it is loaded.
-static enum jc_result check_loaded(const struct jc_generations *generations, uint64_t generation,
-                                   struct jc_error *error)
+static enum jc_result check_loaded(const struct jc_generations *generations,
+                                   const struct jc_selection *selection, struct jc_error *error)
 {
     for (const struct jc_upgrade *at = generations->first; at; at = at->next) {
         const struct jc_device *device = at->kernel->device;
-        if (belongs(at, generation) && at->state != JC_UPGRADE_LOADED)
+        if (belongs(at, selection) && at->state != JC_UPGRADE_LOADED)
             return jc_fail(error, JC_ERROR_NOT_READY, "device %d has not loaded %zu of the variants"
                            " of the generations up to %" PRIu64 "; call jc_context_safe_point with"
                            " it first", device->info.ordinal,
-                           count_left(generations, device, generation), generation);
+                           count_left(generations, device, selection), selection->generation);
     }
     return JC_OK;
 }
@@ -369,10 +486,37 @@ static enum jc_result check_loaded(const struct jc_generations *generations, uin
 enum jc_result jc_generations_activate(struct jc_generations *generations, uint64_t generation,
                                        struct jc_error *error)
 {
+    const struct jc_selection selection = {.generation = generation};
+    size_t count;
     pthread_mutex_lock(&generations->mutex);
-    enum jc_result result = check_loaded(generations, generation, error);
+    enum jc_result result = check_loaded(generations, &selection, error);
     if (result == JC_OK)
-        result = switch_all(generations, generation, error);
+        result = switch_all(generations, &selection, &count, error);
+    if (result == JC_OK)
+        raise_active(generations, generation);
+    pthread_mutex_unlock(&generations->mutex);
+    return result;
+}
+
+// The newest generation before the oldest that something waits of.
+static uint64_t newest_done(const struct jc_generations *generations)
+{
+    // Relaxed: written under the mutex only.
+    uint64_t done = atomic_load_explicit(&generations->pending, memory_order_relaxed);
+    for (const struct jc_upgrade *at = generations->first; at; at = at->next)
+        if (at->generation > 0 && at->generation <= done)
+            done = at->generation - 1;
+    return done;
+}
+
+enum jc_result jc_generations_activate_keys(struct jc_generations *generations,
+                                            const struct jc_key *keys, size_t num_keys,
+                                            size_t *switched, struct jc_error *error)
+{
+    const struct jc_selection selection = {UINT64_MAX, keys, num_keys};
+    pthread_mutex_lock(&generations->mutex);
+    enum jc_result result = switch_all(generations, &selection, switched, error);
+    raise_active(generations, newest_done(generations));
     pthread_mutex_unlock(&generations->mutex);
     return result;
 }

@@ -21,6 +21,7 @@ struct jc_upgrade {
     unsigned tries;    // that came to nothing
     uint64_t again_ns; // not to be tried again before
     struct jc_obtained obtained; // from `obtained` on, until it is loaded
+    struct jc_key key;           // of that
     uint64_t generation;         // 0: in none yet
     uint64_t since_ns;           // when it came into its generation
     enum jc_upgrade_state {
@@ -32,6 +33,21 @@ struct jc_upgrade {
     } state;
 };
 
+// Who wants to hear at once that something waits. It is called with the mutex held, on the thread
+// that brings what is wanted or one that lifts the seal, and must neither wait nor call back.
+struct jc_bell {
+    void (*ring)(void *user);
+    void *user;
+};
+
+// Which of the variants that are in a generation are meant: those of generations up to that one,
+// and of these, where keys are given, the ones that have such a key.
+struct jc_selection {
+    uint64_t generation; // UINT64_MAX: whichever
+    const struct jc_key *keys; // NULL: whatever key
+    size_t num_keys;
+};
+
 struct jc_generations {
     // Written under the mutex, with release order, read without it, with acquire.
     atomic_uint_fast64_t pending, active;
@@ -41,6 +57,8 @@ struct jc_generations {
     pthread_mutex_t mutex;
     pthread_cond_t changed; // an upgrade
     struct jc_upgrade *first, **end; // in the order in which they were asked for
+    struct jc_bell bell; // `ring` is NULL: nobody wants to hear
+    uint64_t ring_ns;    // when to ring once more; UINT64_MAX: never
 };
 
 void jc_generations_init(struct jc_generations *generations);
@@ -86,8 +104,37 @@ struct jc_waiting {
     size_t unloaded;                // of them: they wait for a safe point
     const struct jc_device *device; // of the first that is not loaded
     uint64_t since_ns;              // of the one that waits longest
+    bool in_group;                  // for a group's common steps
 };
 void jc_generations_look(struct jc_generations *generations, struct jc_waiting *waiting);
+
+// --- for a group, whose ranks load and switch in common steps
+
+// Sets who hears of it when a generation is published, and rings at once if something waits; NULL:
+// nobody, and when it has returned nobody is called any more.
+void jc_generations_set_bell(struct jc_generations *generations, const struct jc_bell *bell);
+
+// Rings if something waits: after the seal was lifted, which loads may have waited for.
+void jc_generations_ring(struct jc_generations *generations);
+
+// Sets when that is to be done once more: the thread that brings what is wanted does it, and is to
+// be woken. `due_ns`: when; UINT64_MAX: never. `ring_due`: does it if it is time.
+void jc_generations_ring_later(struct jc_generations *generations, uint64_t due_ns);
+uint64_t jc_generations_ring_ns(struct jc_generations *generations);
+void jc_generations_ring_due(struct jc_generations *generations);
+
+// A key of which something waits.
+struct jc_waiting_key {
+    struct jc_key key;
+    uint64_t since_ns; // of the one that waits longest
+    bool loaded;       // all that have this key are: they wait to be switched to
+};
+
+// The keys of those that are meant and wait, for a device, each once and in ascending order; of
+// more than `max` the smallest, so that ranks that wait for the same list the same. How many.
+size_t jc_generations_list(struct jc_generations *generations, const struct jc_device *device,
+                           const struct jc_selection *selection, struct jc_waiting_key *keys,
+                           size_t max);
 
 // --- for a kernel that is about to be destroyed
 
@@ -104,20 +151,28 @@ uint64_t jc_generations_active(const struct jc_generations *generations);
 bool jc_generations_enter(struct jc_generations *generations, struct jc_device *device);
 void jc_generations_leave(struct jc_generations *generations, struct jc_device *device);
 
-// The next variant of the device that is to be loaded, of generations up to that one: the caller's,
-// until it says what became of it. NULL: nothing is left.
+// The next variant of the device that is to be loaded, of those that are meant: the caller's, until
+// it says what became of it. NULL: nothing is left.
 struct jc_upgrade *jc_generations_take(struct jc_generations *generations,
-                                       const struct jc_device *device, uint64_t generation);
+                                       const struct jc_device *device,
+                                       const struct jc_selection *selection);
 // One that was not loaded, `result` being why, is gone.
 void jc_generations_settle(struct jc_generations *generations, struct jc_upgrade *upgrade,
                            enum jc_result result);
 
-// How many are left to load into a device, of generations up to that one.
+// How many of those that are meant are left to load into a device.
 size_t jc_generations_left(struct jc_generations *generations, const struct jc_device *device,
-                           uint64_t generation);
+                           const struct jc_selection *selection);
 
 // Switches; the errors of jc_context_activate. The generation is there.
 enum jc_result jc_generations_activate(struct jc_generations *generations, uint64_t generation,
                                        struct jc_error *error);
+
+// Switches to what is loaded of those keys, in one go, and leaves the rest. Then `active` is the
+// newest generation of which, like of all before it, nothing waits. JC_ERROR_OUT_OF_MEMORY: as for
+// jc_context_activate. `*switched` tells how many.
+enum jc_result jc_generations_activate_keys(struct jc_generations *generations,
+                                            const struct jc_key *keys, size_t num_keys,
+                                            size_t *switched, struct jc_error *error);
 
 #endif

@@ -472,28 +472,10 @@ static enum jc_result keep_settings(struct jc_kernel *kernel,
     return complete ? JC_OK : jc_fail_memory(error);
 }
 
-static enum jc_result make_generic(struct jc_kernel *kernel, struct jc_error *error)
+struct jc_specialization jc_kernel_generic(const struct jc_kernel *kernel)
 {
     static const struct jc_facet no_facets[JC_MAX_ARGUMENTS];
-    const struct jc_specialization generic = {kernel->tmpl, kernel->fallback, no_facets};
-    return jc_kernel_make(kernel, &generic, JC_PRIORITY_WARMUP, &kernel->generic, error);
-}
-
-// Reads the source and makes the generic variant; once more where NVRTC turns out to be another
-// than the cache remembered.
-static enum jc_result read_and_make(struct jc_kernel *kernel, struct jc_error *error)
-{
-    enum jc_result result = JC_OK;
-    for (int attempt = 0; attempt < 2; attempt++) {
-        result = jc_source_init(&kernel->source, kernel->device->context, kernel->tmpl, error);
-        if (result == JC_OK)
-            result = make_generic(kernel, error);
-        if (result != JC_ERROR_TOOLCHAIN || !jc_source_is_outdated(&kernel->source))
-            break;
-        if (attempt == 0)
-            jc_source_finish(&kernel->source);
-    }
-    return result;
+    return (struct jc_specialization){kernel->tmpl, kernel->fallback, no_facets};
 }
 
 static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_params *params,
@@ -516,7 +498,9 @@ static enum jc_result fill(struct jc_kernel *kernel, const struct jc_kernel_para
         kernel->census = jc_census_create(kernel->tmpl);
         result = kernel->census ? JC_OK : jc_fail_memory(error);
     }
-    return result == JC_OK ? read_and_make(kernel, error) : result;
+    if (result == JC_OK)
+        result = jc_source_init(&kernel->source, kernel->device->context, kernel->tmpl, error);
+    return result;
 }
 
 static enum jc_result check_params(const struct jc_kernel_params *params, struct jc_error *error)
@@ -549,31 +533,31 @@ static enum jc_result check_params(const struct jc_kernel_params *params, struct
     return JC_OK;
 }
 
-// Counts a kernel that is complete, and says where it counts that there is one.
-static void announce(struct jc_kernel *kernel)
+// Everything but the generic variant. On failure the kernel is to be destroyed all the same.
+static enum jc_result begin(struct jc_kernel *kernel, const struct jc_kernel_params *params,
+                            struct jc_error *error)
 {
-    struct jc_buffer line = {0};
-    jc_recorder_locate(kernel->device->context->recorder, kernel, &kernel->origin);
-    if (kernel->sealed_counts.loads + kernel->sealed_counts.compiles > 0) {
-        jc_entry_generic(kernel, NULL, &line);
-        jc_kernel_tell_sealed(kernel, "jc_kernel_create", &line);
-        jc_buffer_finish(&line);
-    }
-    jc_recorder_generic(kernel->device->context->recorder, kernel);
-    atomic_fetch_add_explicit(&kernel->device->context->num_kernels, 1, memory_order_relaxed);
-    kernel->is_counted = true;
+    struct jc_context *context = kernel->device->context;
+    enum jc_result result = JC_OK;
+    kernel->launch = jc_watch_wanted(kernel) ? NULL : kernel->device->driver->cuLaunchKernelEx;
+    kernel->policy = params->policy;
+    if (kernel->policy == JC_POLICY_DEFAULT)
+        kernel->policy = context->policy;
+    kernel->end = &kernel->variants;
+    pthread_mutex_init(&kernel->making, NULL);
+    pthread_mutex_init(&kernel->lock, NULL);
+    // Calls that miss leave word with the backlog.
+    if (kernel->policy == JC_POLICY_GENERIC || context->recorder)
+        result = jc_backlog_start(context->backlog, error);
+    return result == JC_OK ? fill(kernel, params, error) : result;
 }
 
-enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
-                                const struct jc_kernel_params *given, struct jc_kernel **out,
-                                struct jc_error *error)
+enum jc_result jc_kernel_begin(struct jc_device *device, const struct jc_template *tmpl,
+                               const struct jc_kernel_params *given, struct jc_kernel **out,
+                               struct jc_error *error)
 {
     struct jc_kernel_params params;
-    if (!out)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "kernel: NULL; pass where to put it");
     *out = NULL;
-    if (!device || !tmpl)
-        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", device ? "tmpl" : "device");
     enum jc_result result =
         jc_params_copy(&params, sizeof(params), given, "jc_kernel_params", error);
     if (result == JC_OK)
@@ -584,33 +568,108 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
         return result;
     int saved = errno;
     struct jc_kernel *kernel = aligned_alloc(JC_LINE, sizeof(*kernel));
-    if (!kernel) {
-        errno = saved;
-        return jc_fail_memory(error);
+    if (kernel) {
+        *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl};
+        result = begin(kernel, &params, error);
+    } else {
+        result = jc_fail_memory(error);
     }
-    struct jc_context *context = device->context;
-    *kernel = (struct jc_kernel){.device = device, .tmpl = tmpl, .policy = params.policy};
-    kernel->launch = jc_watch_wanted(kernel) ? NULL : device->driver->cuLaunchKernelEx;
-    if (kernel->policy == JC_POLICY_DEFAULT)
-        kernel->policy = context->policy;
-    kernel->end = &kernel->variants;
-    pthread_mutex_init(&kernel->making, NULL);
-    pthread_mutex_init(&kernel->lock, NULL);
-    // Calls that miss leave word with the backlog.
-    if (kernel->policy == JC_POLICY_GENERIC || context->recorder)
-        result = jc_backlog_start(context->backlog, error);
     if (result == JC_OK)
-        result = fill(kernel, &params, error);
-    if (result == JC_OK)
-        result = jc_run_join(context->run, kernel, &kernel->member, error);
+        *out = kernel;
+    else
+        jc_kernel_destroy(&kernel);
+    errno = saved;
+    return result;
+}
+
+// Variants that were quicker have come before it. No launch can have seen any of them.
+static void put_first(struct jc_kernel *kernel, const struct jc_variant *generic)
+{
+    pthread_mutex_lock(&kernel->lock);
+    struct jc_variant **link = &kernel->variants;
+    while (*link != generic)
+        link = &(*link)->next;
+    struct jc_variant *first = *link;
+    *link = first->next;
+    if (kernel->end == &first->next)
+        kernel->end = link;
+    first->next = kernel->variants;
+    kernel->variants = first;
+    if (!first->next)
+        kernel->end = &first->next;
+    pthread_mutex_unlock(&kernel->lock);
+}
+
+// Counts a kernel that is complete, and says where it counts that there is one.
+static void announce(struct jc_kernel *kernel, const char *call)
+{
+    struct jc_buffer line = {0};
+    jc_recorder_locate(kernel->device->context->recorder, kernel, &kernel->origin);
+    if (kernel->sealed_counts.loads + kernel->sealed_counts.compiles > 0) {
+        jc_entry_generic(kernel, NULL, &line);
+        jc_kernel_tell_sealed(kernel, call, &line);
+        jc_buffer_finish(&line);
+    }
+    jc_recorder_generic(kernel->device->context->recorder, kernel);
+    atomic_fetch_add_explicit(&kernel->device->context->num_kernels, 1, memory_order_relaxed);
+    kernel->is_counted = true;
+}
+
+enum jc_result jc_kernel_complete(struct jc_kernel *kernel, const struct jc_variant *generic,
+                                  const char *call, struct jc_error *error)
+{
+    int saved = errno;
+    put_first(kernel, generic);
+    kernel->generic = generic;
+    enum jc_result result =
+        jc_run_join(kernel->device->context->run, kernel, &kernel->member, error);
     if (result == JC_OK) {
         kernel->tally = kernel->member.cell;
         jc_kernel_follow_seal(kernel);
-        announce(kernel);
-        *out = kernel;
-    } else {
-        jc_kernel_destroy(&kernel);
+        announce(kernel, call);
     }
+    errno = saved;
+    return result;
+}
+
+// Once more, with the source read again, where NVRTC turns out to be another than the cache
+// remembered.
+static enum jc_result make_generic(struct jc_kernel *kernel, const struct jc_variant **generic,
+                                   struct jc_error *error)
+{
+    const struct jc_specialization of = jc_kernel_generic(kernel);
+    enum jc_result result = jc_kernel_make(kernel, &of, JC_PRIORITY_WARMUP, generic, error);
+    if (result != JC_ERROR_TOOLCHAIN || !jc_source_is_outdated(&kernel->source))
+        return result;
+    jc_source_finish(&kernel->source);
+    result = jc_source_init(&kernel->source, kernel->device->context, kernel->tmpl, error);
+    if (result == JC_OK)
+        result = jc_kernel_make(kernel, &of, JC_PRIORITY_WARMUP, generic, error);
+    return result;
+}
+
+enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_template *tmpl,
+                                const struct jc_kernel_params *params, struct jc_kernel **out,
+                                struct jc_error *error)
+{
+    struct jc_kernel *kernel;
+    const struct jc_variant *generic;
+    if (!out)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "kernel: NULL; pass where to put it");
+    *out = NULL;
+    if (!device || !tmpl)
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "%s: NULL", device ? "tmpl" : "device");
+    enum jc_result result = jc_kernel_begin(device, tmpl, params, &kernel, error);
+    if (result != JC_OK)
+        return result;
+    int saved = errno;
+    result = make_generic(kernel, &generic, error);
+    if (result == JC_OK)
+        result = jc_kernel_complete(kernel, generic, "jc_kernel_create", error);
+    if (result == JC_OK)
+        *out = kernel;
+    else
+        jc_kernel_destroy(&kernel);
     errno = saved;
     return result;
 }

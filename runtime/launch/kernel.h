@@ -23,6 +23,7 @@ struct jc_variant {
     struct jc_shape shape;
     struct jc_variant *next;
     struct jc_kernel_variant info;
+    struct jc_key digest;  // of the machine code that is loaded
     struct jc_arena arena; // of what follows
     struct jc_specialization specialization;
     bool is_fallback; // every dispatched parameter has its fallback value
@@ -91,6 +92,20 @@ struct jc_kernel {
 
     struct jc_free_counts free_counts[2]; // the second of them after the seal
 };
+
+// jc_kernel_create in its parts, for who makes many. First a kernel without its generic variant,
+// which others neither see nor count: its source is read, and variants can be made of it, the
+// generic one among them; then, when that is there, a kernel as others know it. `call` is the
+// API's, for messages. Before that it may be destroyed just as well. JC_ERROR_OUT_OF_MEMORY: it was
+// not completed.
+enum jc_result jc_kernel_begin(struct jc_device *device, const struct jc_template *tmpl,
+                               const struct jc_kernel_params *params, struct jc_kernel **kernel,
+                               struct jc_error *error);
+enum jc_result jc_kernel_complete(struct jc_kernel *kernel, const struct jc_variant *generic,
+                                  const char *call, struct jc_error *error);
+
+// The generic variant. Lives as long as the kernel.
+struct jc_specialization jc_kernel_generic(const struct jc_kernel *kernel);
 
 // What its variants are compiled for: "sm_90a".
 const char *jc_kernel_arch(const struct jc_kernel *kernel);

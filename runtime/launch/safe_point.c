@@ -1,4 +1,4 @@
-#include <jitcache/safe_point.h>
+#include "safe_point.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -60,7 +60,7 @@ struct visit {
     struct jc_generations *generations;
     struct jc_device *device;
     const struct jc_safe_point_params *params;
-    uint64_t generation;
+    const struct jc_selection *selection;
     uint64_t start_ns;
     uint64_t budget_ns;
     uint64_t until_ns; // when the budget is used up
@@ -173,7 +173,7 @@ static void load(const struct visit *visit, struct jc_upgrade *upgrade)
 
 static bool has_some_left(const struct visit *visit)
 {
-    return jc_generations_left(visit->generations, visit->device, visit->generation) > 0;
+    return jc_generations_left(visit->generations, visit->device, visit->selection) > 0;
 }
 
 static enum jc_result load_all(const struct visit *visit, struct jc_error *error)
@@ -183,7 +183,7 @@ static enum jc_result load_all(const struct visit *visit, struct jc_error *error
         if (result != JC_OK)
             return result;
         struct jc_upgrade *upgrade =
-            jc_generations_take(visit->generations, visit->device, visit->generation);
+            jc_generations_take(visit->generations, visit->device, visit->selection);
         // What was left may have gone with its kernel.
         if (!upgrade)
             return JC_OK;
@@ -225,6 +225,46 @@ static enum jc_result check_params(const struct jc_device *device,
     return JC_OK;
 }
 
+// Counts and tells one that loaded something.
+static void tell_visit(const struct jc_context *context, const struct jc_device *device,
+                       const struct jc_safe_point_report *report)
+{
+    if (report->loaded == 0)
+        return;
+    jc_run_count_safe_point(context->run, report->elapsed_ns);
+    jc_run_tell(context->run, &(struct jc_event){
+        .kind = JC_EVENT_SAFE_POINT, .device = device->info.ordinal, .kernel = "",
+        .specialization = "", .text = "", .elapsed_ns = report->elapsed_ns,
+        .count = report->loaded});
+}
+
+enum jc_result jc_safe_point_load(struct jc_device *device, const struct jc_selection *selection,
+                                  const struct jc_safe_point_params *params,
+                                  struct jc_safe_point_report *report, struct jc_error *error)
+{
+    struct jc_context *context = device->context;
+    struct visit visit = {
+        .generations = &context->backlog->generations,
+        .device = device,
+        .params = params,
+        .selection = selection,
+        .start_ns = jc_now_ns(),
+        .budget_ns = params->budget_ns ? params->budget_ns : DEFAULT_BUDGET_NS,
+        .report = report,
+    };
+    bool is_endless = visit.budget_ns > UINT64_MAX - visit.start_ns;
+    visit.until_ns = is_endless ? UINT64_MAX : visit.start_ns + visit.budget_ns;
+    if (context->nvtx)
+        jc_range_begin("safe point, device %d", device->info.ordinal);
+    enum jc_result result = visit_device(&visit, error);
+    if (context->nvtx)
+        jc_range_end();
+    report->left = jc_generations_left(visit.generations, device, selection);
+    report->elapsed_ns = elapsed_ns(&visit);
+    tell_visit(context, device, report);
+    return result;
+}
+
 // `report` is all zero.
 static enum jc_result load_and_activate(struct jc_context *context, struct jc_device *device,
                                         const struct jc_safe_point_params *params,
@@ -237,40 +277,12 @@ static enum jc_result load_and_activate(struct jc_context *context, struct jc_de
         result = jc_driver_check_process(device->driver, error);
     if (result != JC_OK)
         return result;
-    struct visit visit = {
-        .generations = &context->backlog->generations,
-        .device = device,
-        .params = params,
-        .generation = params->generation ? params->generation : pending,
-        .start_ns = jc_now_ns(),
-        .budget_ns = params->budget_ns ? params->budget_ns : DEFAULT_BUDGET_NS,
-        .report = report,
-    };
-    bool is_endless = visit.budget_ns > UINT64_MAX - visit.start_ns;
-    visit.until_ns = is_endless ? UINT64_MAX : visit.start_ns + visit.budget_ns;
-    if (context->nvtx)
-        jc_range_begin("safe point, device %d", device->info.ordinal);
-    result = visit_device(&visit, error);
-    if (context->nvtx)
-        jc_range_end();
-    report->left = jc_generations_left(visit.generations, device, visit.generation);
-    report->elapsed_ns = elapsed_ns(&visit);
+    const struct jc_selection selection = {
+        .generation = params->generation ? params->generation : pending};
+    result = jc_safe_point_load(device, &selection, params, report, error);
     if (result == JC_OK && params->activate)
-        result = activate(context->backlog, visit.generation, error);
+        result = activate(context->backlog, selection.generation, error);
     return result;
-}
-
-// Counts and tells one that loaded something.
-static void tell_visit(const struct jc_context *context, const struct jc_device *device,
-                       const struct jc_safe_point_report *report)
-{
-    if (report->loaded == 0)
-        return;
-    jc_run_count_safe_point(context->run, report->elapsed_ns);
-    jc_run_tell(context->run, &(struct jc_event){
-        .kind = JC_EVENT_SAFE_POINT, .device = device->info.ordinal, .kernel = "",
-        .specialization = "", .text = "", .elapsed_ns = report->elapsed_ns,
-        .count = report->loaded});
 }
 
 enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_device *device,
@@ -294,7 +306,6 @@ enum jc_result jc_context_safe_point(struct jc_context *context, struct jc_devic
     int saved = errno, cancelled;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
     result = load_and_activate(context, device, &params, report, error);
-    tell_visit(context, device, report);
     pthread_setcancelstate(cancelled, NULL);
     errno = saved;
     return result;

@@ -39,8 +39,12 @@ enum jc_result jc_context_seal(struct jc_context *context, enum jc_seal seal,
             .kind = JC_EVENT_SEAL, .device = -1, .kernel = "", .specialization = "",
             .text = names[seal]});
     }
-    if (before == JC_SEAL_FROZEN && seal != JC_SEAL_FROZEN)
+    if (before == JC_SEAL_FROZEN && seal != JC_SEAL_FROZEN) {
         jc_backlog_wake(context->backlog);
+        // In the child of a fork the lock may be held for good.
+        if (jc_backlog_is_ours(context->backlog))
+            jc_generations_ring(&context->backlog->generations);
+    }
     return JC_OK;
 }
 

@@ -130,6 +130,7 @@ enum jc_result jc_variant_bind(struct jc_variant *variant, const struct jc_modul
                                struct jc_error *error)
 {
     variant->info.key = module->key;
+    variant->digest = module->digest;
     variant->info.function = module->function;
     variant->info.registers = module->registers;
     variant->info.static_shared = module->static_shared;

@@ -24,16 +24,20 @@ struct jc_warmup_variant {
 };
 
 // Plans: reads sources, enumerates, forms keys. Nothing is compiled, and no kernel is made. The
-// kernels, and what they point to, must outlive it. The errors of jc_kernel_create for parameters,
-// and of jc_plan_create; the text begins with the template's name.
+// kernels, and what they point to, must outlive it. JC_ERROR_INVALID_ARGUMENT: one lacks a device
+// or a template, or is of another context; the text has its number. The errors of jc_kernel_create
+// for parameters, and of jc_plan_create; the text begins with the template's name.
 enum jc_result jc_warmup_create(struct jc_context *context, struct jc_group_kernel *kernels,
                                 size_t num_kernels, struct jc_warmup **warmup,
                                 struct jc_error *error);
 void jc_warmup_destroy(struct jc_warmup **warmup);
 
+// Kernel after kernel, of each the generic variant first, then the others in the plan's order. A
+// run may plan anew, after which the list is another.
 const struct jc_warmup_variant *jc_warmup_variants(const struct jc_warmup *warmup, size_t *count);
 
-// As jc_agreement's `describe`.
+// As jc_agreement's `describe`. The template's source is a line of its own there, its digest, ahead
+// of that of the closure.
 size_t jc_warmup_describe(struct jc_warmup *warmup, size_t index, char *text, size_t size);
 
 struct jc_warmup_params {
@@ -54,11 +58,13 @@ void jc_warmup_count(const struct jc_warmup *warmup, struct jc_warmup_counts *co
 unsigned jc_warmup_share(const struct jc_key *key, unsigned shares);
 
 // Makes everything that is planned loaded, and kernels that are not there made; `kernels[i].kernel`
-// is filled in as soon as one is. One variant that fails does not stop the others, but where it is
-// a generic one its kernel is not made: the result is then that of the first in the plan's order,
-// with its text. JC_ERROR_NOT_READY: `tick` has given up, or the context is sealed as frozen and
-// something is to be loaded. Where NVRTC turns out to be another than the cache remembered, it
-// plans anew once: keys are others then. And the errors of jc_kernel_create and jc_kernel_warmup.
+// is filled in when it returns, whatever it returns. One variant that fails does not stop the
+// others, but where it is a generic one its kernel is not made: the result is then that of the
+// first in the plans' order, with its text, in which the kernel is named. JC_ERROR_NOT_READY:
+// `tick` has given up, or the context is sealed as frozen and something is to be loaded. Where
+// NVRTC turns out to be another than the cache remembered, it plans anew once, all but kernels that
+// were there: keys are others then. And the errors of jc_kernel_create and jc_kernel_warmup.
+// It may be called again, and goes on from what is there.
 enum jc_result jc_warmup_run(struct jc_warmup *warmup, const struct jc_warmup_params *params,
                              struct jc_error *error);
 

@@ -72,6 +72,9 @@ static const struct jc_count_field process_fields[] = {
     PROCESS(cache_timeouts, "cache_timeouts", "", "Reads and writes of the cache given up"),
     PROCESS(cache_dropped, "cache_dropped", "", "Records that were not written to the cache"),
     PROCESS(events_dropped, "events_dropped", "", "Events that statistics had no room for"),
+    PROCESS(barriers, "barriers", "", "Warm-ups of a group that are over, one for each rank"),
+    PROCESS(barrier_wait_ns, "barrier_wait_seconds", "seconds",
+            "Time that ranks waited for others in those warm-ups"),
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "runtime/template/name.h"
@@ -226,6 +227,37 @@ static void put_number(struct jc_buffer *text, const char *metric, const char *t
                     strcmp(type, "counter") == 0 ? "_total" : "", value);
 }
 
+static bool are_alike(const struct jc_stats_process *one, const struct jc_stats_process *other)
+{
+    return one->pid == other->pid && one->rank == other->rank && one->ranks == other->ranks &&
+           strcmp(one->group, other->group) == 0;
+}
+
+// Processes of several PID namespaces may have one number: nothing is to be there twice.
+static bool has_place(const struct jc_stats *stats, size_t index)
+{
+    const struct jc_stats_process *process = &stats->processes[index];
+    bool has = process->running && process->ranks > 0;
+    for (size_t i = 0; has && i < index; i++)
+        has = !stats->processes[i].running || !are_alike(&stats->processes[i], process);
+    return has;
+}
+
+static void put_ranks(struct jc_buffer *text, const struct jc_stats *stats)
+{
+    static const char metric[] = "jitcache_group_rank";
+    put_family(text, metric, "gauge", "", "Running processes that are a rank of a group");
+    for (size_t i = 0; i < stats->num_processes; i++) {
+        const struct jc_stats_process *process = &stats->processes[i];
+        if (!has_place(stats, i))
+            continue;
+        jc_buffer_print(text, "%s{group=\"", metric);
+        put_escaped(text, process->group);
+        jc_buffer_print(text, "\",rank=\"%d\",ranks=\"%d\",pid=\"%d\"} 1\n", process->rank,
+                        process->ranks, process->pid);
+    }
+}
+
 static void put_processes(struct jc_buffer *text, const struct jc_stats *stats)
 {
     static const char seen[] = "jitcache_stats_seen_timestamp_seconds";
@@ -265,6 +297,7 @@ size_t jc_stats_openmetrics(const struct jc_stats *stats, char *buffer, size_t s
     put_histograms(&text, stats);
     put_process_counts(&text, stats);
     put_processes(&text, stats);
+    put_ranks(&text, stats);
     jc_buffer_string(&text, "# EOF\n");
 
     size_t length = text.failed ? SIZE_MAX : text.size;

@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+
+#include <jitcache/group.h>
 
 #include "bulletin.h"
 #include "cache/cache.h"
@@ -21,8 +24,17 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define DEFAULT_EVENTS 100
 
+// The longest name of a group is of 64 bytes.
+#define GROUP_BYTES 65
+
 // How long a folder that could not be used is left alone.
 #define RETRY_NS UINT64_C(10000000000)
+
+// What a process is in a group.
+struct place {
+    char group[GROUP_BYTES];
+    int rank, ranks; // 0, 0: it is in none
+};
 
 struct jc_run {
     // Constant once it is made.
@@ -44,6 +56,7 @@ struct jc_run {
     bool has_thread, stopping;
     pthread_t thread;
     uint64_t free_ns, unsaid; // see may_tell
+    struct place place;
 
     // Guards what follows, and is taken before the other. Held while sheets are added up, and while
     // a folder is opened.
@@ -52,6 +65,7 @@ struct jc_run {
     struct jc_sheet seen; // totals and gauges of the last look
     struct jc_process_counts seen_process;
     uint64_t seen_start_ms;
+    struct place seen_place;
     struct jc_bulletins bulletins;
     int live;          // -1: no sign of life
     bool unpublished;  // what was seen is not in the bulletin; and the part that seldom changes
@@ -185,6 +199,16 @@ static void take_over(struct jc_run *run, struct jc_sheet *recent)
     jc_sheet_finish(recent);
 }
 
+// The mutex is held, as well as `keeping`.
+static bool note_place(struct jc_run *run)
+{
+    const struct place *now = &run->place, *seen = &run->seen_place;
+    bool changed = strcmp(now->group, seen->group) != 0 || now->rank != seen->rank ||
+                   now->ranks != seen->ranks;
+    run->seen_place = run->place;
+    return changed;
+}
+
 // Sums up. `fresh` is what the kernels of now have counted, `kept` everything else. Whether
 // anything has changed. `keeping` is held.
 static bool look(struct jc_run *run, struct jc_sheet *fresh)
@@ -193,12 +217,13 @@ static bool look(struct jc_run *run, struct jc_sheet *fresh)
     struct jc_sheet recent = run->recent;
     run->recent = (struct jc_sheet){0};
     run->seen_start_ms = run->start_ms;
+    bool changed = note_place(run);
     for (const struct jc_member *member = run->first; member; member = member->next)
         jc_kernel_collect(member->kernel, fresh);
     pthread_mutex_unlock(&run->mutex);
     bool has_events = recent.num_events > 0;
     take_over(run, &recent);
-    bool changed = note_rows(run, fresh);
+    changed = note_rows(run, fresh) || changed;
     changed = note_process(run) || changed;
     run->past_unpublished = note_span(run) || has_events || run->past_unpublished;
     run->kept.failed = false;
@@ -245,9 +270,13 @@ static void identify(const struct jc_run *run, struct jc_sheet *sheet)
     sheet->pid = run->process;
     free(sheet->command);
     free(sheet->host);
+    free(sheet->group);
     sheet->command = own_command();
     sheet->host = own_host();
-    sheet->failed = sheet->failed || !sheet->command || !sheet->host;
+    sheet->group = strdup(run->seen_place.group);
+    sheet->rank = run->seen_place.rank;
+    sheet->ranks = run->seen_place.ranks;
+    sheet->failed = sheet->failed || !sheet->command || !sheet->host || !sheet->group;
     snprintf(sheet->seal, sizeof(sheet->seal), "%s", seals[seal_of(run)]);
     sheet->start_ms = run->seen_start_ms;
     sheet->seen_ms = jc_now_unix_ms();
@@ -703,6 +732,8 @@ void jc_run_tell(struct jc_run *run, const struct jc_event *event)
     int saved = errno;
     if (!is_ours(run))
         return;
+    assert(event->rank >= 0 && event->ranks <= JC_MAX_RANKS);
+    assert(event->ranks ? event->rank < event->ranks : event->rank == 0);
     struct jc_event filled = *event;
     filled.time_ms = jc_now_unix_ms();
     filled.sealed = is_sealed(run);
@@ -714,6 +745,10 @@ void jc_run_tell(struct jc_run *run, const struct jc_event *event)
     begin(run);
     run->recent.process.events_dropped += run->recent.num_events == JC_SHEET_EVENTS;
     jc_sheet_add_event(&run->recent, &filled, run->process);
+    if (filled.kind == JC_EVENT_BARRIER) {
+        run->recent.process.barriers++;
+        run->recent.process.barrier_wait_ns += filled.waited_ns;
+    }
     bool tells = run->sink.tell && may_tell(run);
     filled.dropped = run->unsaid;
     run->unsaid = tells ? 0 : run->unsaid + 1;
@@ -725,5 +760,16 @@ void jc_run_tell(struct jc_run *run, const struct jc_event *event)
 
 void jc_run_set_group(struct jc_run *run, const char *group, unsigned rank, unsigned ranks)
 {
-    (void) run, (void) group, (void) rank, (void) ranks;
+    struct place place = {0};
+    if (!is_ours(run))
+        return;
+    if (group) {
+        assert(rank < ranks && ranks <= JC_MAX_RANKS);
+        snprintf(place.group, sizeof(place.group), "%s", group);
+        place.rank = (int) rank;
+        place.ranks = (int) ranks;
+    }
+    pthread_mutex_lock(&run->mutex);
+    run->place = place;
+    pthread_mutex_unlock(&run->mutex);
 }

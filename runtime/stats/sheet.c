@@ -74,6 +74,7 @@ void jc_sheet_finish(struct jc_sheet *sheet)
     free(sheet->events);
     free(sheet->command);
     free(sheet->host);
+    free(sheet->group);
     *sheet = (struct jc_sheet){0};
 }
 

@@ -81,6 +81,8 @@ struct jc_sheet {
     int pid;
     char *command, *host;
     char seal[8];
+    char *group; // the one that it is in
+    int rank, ranks; // 0, 0: it is in none
     uint64_t start_ms, seen_ms;
     struct jc_process_counts process;
     struct jc_sheet_kernel *kernels; // in the order in which they came

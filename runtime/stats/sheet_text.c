@@ -4,6 +4,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include <jitcache/group.h>
+
 #include "cache/report.h"
 #include "sheet.h"
 
@@ -73,6 +75,9 @@ static const struct field run_fields[] = {
     FIELD(WORD, jc_sheet, seal),
     FIELD(NUMBER, jc_sheet, start_ms),
     FIELD(NUMBER, jc_sheet, seen_ms),
+    FIELD(TEXT, jc_sheet, group),
+    FIELD(SIGNED, jc_sheet, rank),
+    FIELD(SIGNED, jc_sheet, ranks),
 };
 
 static const struct field kernel_fields[] = {
@@ -125,7 +130,8 @@ struct event_line {
     bool sealed;
     int device, pid;
     char *kernel, *specialization, *text;
-    uint64_t elapsed_ns, waited_ns, count, dropped;
+    uint64_t elapsed_ns, waited_ns, count, dropped, compile_ns;
+    int rank, ranks;
 };
 
 static const struct field event_fields[] = {
@@ -141,6 +147,9 @@ static const struct field event_fields[] = {
     FIELD(NUMBER, event_line, waited_ns),
     FIELD(NUMBER, event_line, count),
     FIELD(NUMBER, event_line, dropped),
+    FIELD(NUMBER, event_line, compile_ns),
+    FIELD(SIGNED, event_line, rank),
+    FIELD(SIGNED, event_line, ranks),
 };
 
 static uint64_t load_number(const void *from)
@@ -343,6 +352,9 @@ static void write_event(struct jc_buffer *buffer, const struct jc_sheet_event *e
         .waited_ns = of->waited_ns,
         .count = of->count,
         .dropped = of->dropped,
+        .compile_ns = of->compile_ns,
+        .rank = of->rank,
+        .ranks = of->ranks,
     };
     // Only to be written.
     memcpy(&line.kernel, &of->kernel, sizeof(line.kernel));
@@ -640,11 +652,19 @@ static void read_counts(struct lines *lines, const struct jc_count_field *fields
 
 // --- reading, line by line
 
+// One of so many; or none of none.
+static void check_rank(struct lines *lines, int rank, int ranks)
+{
+    if (rank < 0 || ranks < 0 || ranks > JC_MAX_RANKS || (rank >= ranks && (rank || ranks)))
+        refuse(lines, "a rank that cannot be");
+}
+
 static void read_run(struct lines *lines)
 {
     char *id = lines->sheet->id;
     if (!READ_FIELDS(lines, run_fields, lines->sheet))
         return;
+    check_rank(lines, lines->sheet->rank, lines->sheet->ranks);
     size_t length = strlen(id);
     for (size_t i = 0; i < length; i++)
         if (hexadecimal(id[i]) < 0)
@@ -843,7 +863,9 @@ static void read_event(struct lines *lines)
     struct event_line read = {0};
     if (lines->sheet->num_events == JC_SHEET_EVENTS)
         refuse(lines, "more events than there may be");
-    if (READ_FIELDS(lines, event_fields, &read)) {
+    bool whole = READ_FIELDS(lines, event_fields, &read);
+    check_rank(lines, read.rank, read.ranks);
+    if (whole && lines->result == JC_OK) {
         const struct jc_event event = {
             .time_ms = read.time_ms,
             .kind = (enum jc_event_kind) read.kind,
@@ -856,6 +878,9 @@ static void read_event(struct lines *lines)
             .waited_ns = read.waited_ns,
             .count = read.count,
             .dropped = read.dropped,
+            .compile_ns = read.compile_ns,
+            .rank = read.rank,
+            .ranks = read.ranks,
         };
         jc_sheet_add_event(lines->sheet, &event, read.pid);
     }

@@ -147,9 +147,12 @@ static bool copy_processes(struct jc_published *published, const struct reading 
             .seen_ms = from->seen_ms,
             .running = true,
             .seal = copy(arena, from->seal),
+            .group = copy(arena, from->group),
+            .rank = from->rank,
+            .ranks = from->ranks,
             .counts = from->process,
         };
-        if (!process->command || !process->host || !process->seal)
+        if (!process->command || !process->host || !process->seal || !process->group)
             return false;
     }
     published->stats.processes = processes;

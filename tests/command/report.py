@@ -91,7 +91,7 @@ class Report(harness.Case):
                                 env=self.scenic("calm"), **options)
 
     def test_every_page_is_well_formed(self):
-        for which in ("serving", "calm", "odd", "dense", "none", "many", "wrong"):
+        for which in ("serving", "calm", "odd", "dense", "none", "many", "ranks", "wrong"):
             page = self.page(which)
             self.assertEqual(page.tags[:2], ["html", "head"], which)
             for section in ("timeline", "storms", "kernels", "tail"):
@@ -149,6 +149,22 @@ class Report(harness.Case):
         self.assertIn("missed after the sealparameter.BLOCK=128, facet.num_tokens=value: 4097",
                       page.text("incidents"))
         self.assertIn("the seal of process 4100 became log", text)
+
+    def test_ranks_stand_in_a_table_and_on_the_timeline(self):
+        page = self.page("ranks")
+        text = page.text("ranks")
+        self.assertIn("group tp: 8 ranks, open after 4.2 s; rank 3 compiled 31 (3.9 s) while others"
+                      " waited up to 394 ms", text)
+        self.assertLess(text.index("group tp"), text.index("group pp: 256 ranks, not open"))
+        table = text[:text.index("group pp")]
+        self.assertRegex(table, r"34103runs313\.9 s4\.2 s0open")
+        self.assertEqual(page.attributes.count(("class", "mark barrier")), 264)
+        self.assertRegex(page.text("timeline"), r"warm-up, 4\.2 s, waited for others for \d+ ms, 10"
+                                                r" compiled, rank 0 of 8, after the seal|warm-up, "
+                                                r"4\.2 s, waited for others for \d+ ms, 10"
+                                                r" compiled, rank 0 of 8, process 4100\ntp open")
+        self.assertIn("tp 3 of 8", page.text("processes"))
+        self.assertNotIn("ranks", self.page("calm").sections)
 
     def test_more_marks_than_can_be_told_apart_become_columns(self):
         page = self.page("dense")
@@ -237,7 +253,8 @@ class Report(harness.Case):
                 for ground in ("page", "card"):
                     ratio = contrast(colors[name], colors[ground])
                     self.assertGreaterEqual(ratio, 4.5, (name, ground, colors))
-            for name in ("compile", "load", "point", "miss", "storm", "failure", "held"):
+            for name in ("compile", "load", "barrier", "point", "miss", "storm", "failure",
+                         "held"):
                 self.assertGreaterEqual(contrast(colors[name], colors["page"]), 3, (name, colors))
 
     # --- where it goes

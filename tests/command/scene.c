@@ -123,6 +123,7 @@ static struct jc_process_counts process_counts(json_t *object)
     return (struct jc_process_counts){
         FIELD(safe_points),   FIELD(safe_point_ns),  FIELD(cache_hits),    FIELD(cache_misses),
         FIELD(cache_corrupt), FIELD(cache_timeouts), FIELD(cache_dropped), FIELD(events_dropped),
+        FIELD(barriers),      FIELD(barrier_wait_ns),
     };
 }
 
@@ -183,6 +184,9 @@ static struct jc_stats_process process(struct scene *scene, json_t *object)
         FIELD(seen_ms),
         .running = truth(object, "running"),
         .seal = text(scene, object, "seal"),
+        .group = text(scene, object, "group"),
+        .rank = (int) number(object, "rank"),
+        .ranks = (int) number(object, "ranks"),
         .counts = process_counts(json_object_get(object, "counts")),
     };
 }
@@ -207,7 +211,10 @@ static struct jc_event event(struct scene *scene, json_t *object)
         .text = text(scene, object, "text"),
         FIELD(elapsed_ns),
         FIELD(waited_ns),
+        FIELD(compile_ns),
         FIELD(count),
+        .rank = (int) number(object, "rank"),
+        .ranks = (int) number(object, "ranks"),
     };
 }
 

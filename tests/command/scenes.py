@@ -8,6 +8,7 @@ the command shows can be looked at without an engine.
   dense     far more events than can be drawn one by one
   none      nothing was counted
   many      300 processes
+  ranks     a group of eight ranks, of which others wait for one; and one of 256 that failed
   wrong     times and counts that a damaged file may have
   refused   an error
 """
@@ -176,6 +177,28 @@ def many():
     return make_service(num_processes=300)
 
 
+def make_barrier(group, rank, ranks, time_ms, result="open", **more):
+    return {"time_ms": time_ms, "kind": "barrier", "device": -1, "pid": 4100 + rank,
+            "text": f"{group} {result}", "rank": rank, "ranks": ranks, **more}
+
+
+def ranks():
+    scene = make_service(stormy=False, num_processes=8)
+    for rank, process in enumerate(scene["processes"]):
+        process.update(group="tp", rank=rank, ranks=8)
+    barriers = [make_barrier("pp", rank, 256, SEALED - 90_000 + rank, "a peer failed", count=rank,
+                             compile_ns=rank * 2 * MS, elapsed_ns=30_000 * MS,
+                             waited_ns=(100 + draw(29_000)) * MS) for rank in range(256)]
+    for rank in range(8):
+        waited = 0 if rank == 3 else 300 + draw(101)
+        barriers.append(make_barrier("tp", rank, 8, SEALED - 1200, count=31 if rank == 3 else 10,
+                                     compile_ns=(3900 if rank == 3 else 3500) * MS,
+                                     elapsed_ns=(4200 - 5 * rank) * MS, waited_ns=waited * MS))
+    events = sorted(scene["events"] + barriers, key=lambda each: each["time_ms"])
+    return {**scene, "events": events,
+            "process_total": {"barriers": 264, "barrier_wait_ns": 9 * MS}}
+
+
 def dense():
     scene = make_service(num_variants=MAX_EVENTS // 2)
     scene["events"] = scene["events"][-MAX_EVENTS:]
@@ -197,6 +220,8 @@ def odd():
         events.add_variant(time_ms, name)
         events.add(time_ms, "failure", name, text=name)
         events.add(time_ms, "seal", text=name)
+        events.add(time_ms, "barrier", text=name + " " + name, rank=index, ranks=9)
+    processes[0].update(group="<b>tp</b>", rank=1, ranks=2)
     kernels = [{**make_kernel(name, 0), "varying": [argument]} for name in names]
     return make_scene(kernels, processes, events, trouble="a <file> of\nanother & version")
 
@@ -209,6 +234,10 @@ def wrong():
         {"time_ms": START, "kind": 99, "kernel": "unknown", "text": "of a later version"}]
     scene["events"].insert(0, {"time_ms": 0, "kind": "load", "kernel": "earlier",
                                "waited_ns": MOST})
+    for rank, count in [(0, 2), (1, 2), (-1, 2), (7, 2), (MOST, MOST), (0, -5), (0, 0)]:
+        scene["events"].append(make_barrier("tp", rank, count, MOST, elapsed_ns=MOST,
+                                            waited_ns=MOST * rank, compile_ns=MOST, count=MOST))
+    scene["events"].append(make_barrier("", 0, 1, 0, waited_ns=MOST))
     scene["kernels"][0]["total"] = all_counts
     scene["kernels"][1]["samples"] = [MOST] * 48
     scene["kernels"][2].update(asked=MOST, last_asked_ms=MOST, varying=[STRIDE])
@@ -224,7 +253,8 @@ def refused():
     return {"now_ms": END, "result": 7, "text": "no process 7 that counts was found"}
 
 
-SCENES = {make.__name__: make for make in (serving, calm, odd, dense, none, many, wrong, refused)}
+SCENES = {make.__name__: make for make in (serving, calm, odd, dense, none, many, ranks,
+                                          wrong, refused)}
 
 
 def spell(name):

@@ -198,6 +198,158 @@ class Summary(Scenic):
         self.assertIn("Launches", done.out)
 
 
+def barrier(rank, ranks=8, text="tp open", **changes):
+    return {"time_ms": NOW - 3 * MINUTE, "kind": "barrier", "device": -1, "pid": 4100 + rank,
+            "text": text, "rank": rank, "ranks": ranks, "elapsed_ns": 4200 * MS,
+            "waited_ns": 400 * MS, "count": 10, "compile_ns": 3 * S, **changes}
+
+
+SLOW = barrier(3, count=31, compile_ns=3900 * MS, waited_ns=5 * MS)
+EIGHT = [barrier(rank) for rank in range(8) if rank != 3] + [SLOW]
+
+
+class Ranks(Scenic):
+    def headline(self, events, *words, **changes):
+        self.scene(busy(events=events, **changes))
+        return re.findall(r"(?m)^group.*$", self.shown(*words))
+
+    def rows(self, text):
+        return [line.split() for line in re.findall(r"(?m)^ *\d+  \d+ .*(?:open|failed)$", text)]
+
+    def test_who_compiled_while_others_waited_is_told_rank_by_rank(self):
+        place = dict(VLLM, pid=4103, group="tp", rank=3, ranks=8)
+        self.scene(busy(events=EIGHT, processes=[place]))
+        self.assertIn("""
+group tp: 8 ranks, open after 4.2 s, 3 min ago; rank 3 compiled 31 (3.9 s) while others waited up\
+ to 400 ms
+RANK  PROCESS     COMPILED  COMPILING  WORKED  WAITED  RESULT
+   0  4100 ended        10      3.0 s   3.8 s  400 ms  open
+   1  4101 ended        10      3.0 s   3.8 s  400 ms  open
+   2  4102 ended        10      3.0 s   3.8 s  400 ms  open
+   3  4103              31      3.9 s   4.2 s    5 ms  open
+   4  4104 ended        10      3.0 s   3.8 s  400 ms  open
+""", self.shown())
+
+    def test_without_ranks_there_is_no_word_of_them(self):
+        self.scene(busy(events=[{"time_ms": NOW, "kind": "seal", "text": "log"}]))
+        text = self.shown("-v")
+        self.assertNotRegex(text, "(?i)group|rank|barrier")
+
+    def test_what_others_waited_for_is_told_by_what_it_did(self):
+        one = [barrier(0, 2, waited_ns=2 * S)]
+        for other, wanted in [
+                (barrier(1, 2, waited_ns=0, elapsed_ns=2200 * MS),
+                 "rank 1 came 2.0 s after the first; others waited up to 2.0 s"),
+                (barrier(1, 2, waited_ns=0, elapsed_ns=4200 * MS),
+                 "rank 1 compiled 10 (3.0 s) while others waited up to 2.0 s"),
+                (barrier(1, 2, waited_ns=0, elapsed_ns=4200 * MS, count=0, compile_ns=0),
+                 "rank 1 worked for 4.2 s while others waited up to 2.0 s")]:
+            self.assertEqual(self.headline(one + [other]),
+                             [f"group tp: 2 ranks, open after 4.2 s, 3 min ago; {wanted}"])
+        # All waited alike: for none of them.
+        self.assertEqual(self.headline(one + [barrier(1, 2, waited_ns=2 * S)]),
+                         ["group tp: 2 ranks, open after 4.2 s, 3 min ago"])
+        self.assertEqual(self.headline([barrier(0, 1, waited_ns=0, text=" open", time_ms=NOW)]),
+                         ["group: 1 rank, open after 4.2 s, just now"])
+
+    def test_a_barrier_that_did_not_open_says_which_rank_had_another_reason(self):
+        alike = [barrier(rank, text="tp a peer failed") for rank in range(8)]
+        self.assertEqual(self.headline(alike), ["group tp: 8 ranks, not open after 4.2 s, 3 min"
+                                                " ago; a peer failed"])
+        other = alike[:5] + [barrier(5, text="tp out of memory")] + alike[6:]
+        self.assertEqual(self.headline(other), ["group tp: 8 ranks, not open after 4.2 s, 3 min"
+                                                " ago; rank 5: out of memory"])
+        lost = [barrier(rank) for rank in range(7)] + [barrier(7, text="tp a peer failed")]
+        self.assertEqual(self.headline(lost), ["group tp: 8 ranks, open for 7 after 4.2 s, 3 min"
+                                               " ago; rank 7: a peer failed"])
+        self.assertEqual(self.headline(lost[:6]), ["group tp: 8 ranks, 6 of which told, open after"
+                                                   " 4.2 s, 3 min ago"])
+        self.assertEqual(self.headline([barrier(0, 1, text="tp")]),
+                         ["group tp: 1 rank, not open after 4.2 s, 3 min ago; it is not known why"])
+
+    def test_the_newest_warm_up_of_a_group_is_shown(self):
+        def older(event, ms, **changes):
+            return dict(event, time_ms=event["time_ms"] - ms, **changes)
+        # Called again at once, started anew, started anew with fewer ranks, a rank lost long ago.
+        again = [older(each, 10, count=77) for each in EIGHT] + EIGHT
+        anew = [older(each, 5 * MINUTE, pid=1) for each in EIGHT] + EIGHT
+        more = [barrier(rank, 16) for rank in range(16)] + EIGHT
+        lost = [older(SLOW, MINUTE)] + EIGHT[:-1]
+        for events, count in [(again, 8), (anew, 8), (more, 8), (lost, 7)]:
+            self.scene(busy(events=events))
+            told, = self.json("stats")["statistics"]["groups"]
+            self.assertEqual(told["ranks"], 8)
+            self.assertEqual(len(told["told"]), count)
+            self.assertEqual({each["pid"] for each in told["told"]} - set(range(4100, 4108)), set())
+            self.assertNotIn(77, [each["compiled"] for each in told["told"]])
+
+    def test_ranks_that_fail_one_after_another_are_of_one_warm_up(self):
+        events = [barrier(0, 2, elapsed_ns=0, time_ms=NOW - 1500, text="tp a peer failed"),
+                  barrier(1, 2, elapsed_ns=0, time_ms=NOW, text="tp timed out")]
+        self.assertRegex(self.headline(events)[0], "^group tp: 2 ranks, not open after 0 us")
+
+    def test_several_groups_are_shown_the_newest_first(self):
+        events = [barrier(0, 1, text=f"g{index} open", time_ms=NOW - 6000 + index)
+                  for index in range(5)]
+        names = [line.split(":")[0] for line in self.headline(events)]
+        self.assertEqual(names, ["group g4", "group g3", "group g2"])
+        self.assertIn("\nand 2 older groups; -v shows them\n", self.shown())
+        self.assertEqual(len(self.headline(events, "-v")), 5)
+
+    def test_of_many_ranks_those_are_shown_that_stand_out(self):
+        events = [barrier(rank, 256, waited_ns=(300 + rank) * MS) for rank in range(256)]
+        events[99]["text"] = "tp a peer failed"
+        events[120].update(compile_ns=9 * S)
+        events[200].update(waited_ns=7 * MS)
+        self.scene(busy(events=events))
+        text = self.shown()
+        shown = [int(row[0]) for row in self.rows(text)]
+        self.assertEqual(len(shown), 8)
+        self.assertEqual(shown, sorted(shown))
+        self.assertLessEqual({0, 1, 99, 120, 200, 255}, set(shown))
+        self.assertIn("\nand 248 more, which waited 304 ms to 554 ms; -v shows them\n", text)
+        self.assertEqual(len(self.rows(self.shown("-v"))), 256)
+
+    def test_a_process_runs_as_a_rank_only_if_it_is_that_rank(self):
+        at = NOW - 60 * MINUTE
+        for process, runs in [({"pid": 4100}, True), ({"pid": 4101}, False),
+                              ({"pid": 4100, "running": False}, False),
+                              ({"pid": 4100, "start_ms": NOW - MINUTE}, False),
+                              ({"pid": 4100, "group": "tp", "rank": 0, "ranks": 8}, True),
+                              ({"pid": 4100, "group": "tp", "rank": 1, "ranks": 8}, False),
+                              ({"pid": 4100, "group": "pp", "rank": 0, "ranks": 8}, False)]:
+            self.scene(busy(events=[barrier(0)],
+                            processes=[{**VLLM, "start_ms": at, **process}]))
+            told = self.json("stats")["statistics"]["groups"][0]["told"][0]
+            self.assertEqual(told["running"], runs, process)
+
+    def test_processes_say_which_rank_they_are(self):
+        place = dict(VLLM, group="tp", rank=3, ranks=8)
+        self.scene(busy(processes=[place, dict(VLLM, pid=5), dict(VLLM, pid=6, ranks=2)]))
+        text = self.shown("-v")
+        self.assertRegex(text, r"(?m)^PID .* GROUP +RANK  SAFE POINTS\n4711 .* tp +3 of 8 +0$")
+        self.assertRegex(text, r"(?m)^5 .* open  - +- +0$")
+        self.assertRegex(text, r"(?m)^6 .* open  - +0 of 2 +0$")
+        self.scene(busy(processes=[place]))
+        self.assertEqual(self.line(self.shown("--pid", "4711"), "Process"),
+                         "4711 vllm on gpu-7, since 13:04:10, rank 3 of 8 in group tp")
+
+    def test_barriers_and_waits_in_them_are_counted(self):
+        self.scene(busy(process_total={"barriers": 8, "barrier_wait_ns": 9 * S}))
+        self.assertRegex(self.line(self.shown("-v"), "barriers"),
+                         "^8 +warm-ups of ranks, which waited 9.0 s for others$")
+        self.lacks(self.shown(), "barriers")
+
+    def test_names_and_numbers_of_a_damaged_file_do_no_harm(self):
+        for which in ("odd", "wrong", "ranks"):
+            options = {"remark": "warning" if which == "odd" else "", "env": self.scenic(which)}
+            for words in [[], ["-v"]]:
+                done = self.run_command("stats", *words, **options)
+                self.assertNotRegex(done.out, "[\x00-\x08\x0b-\x1f\x7f\u202e]")
+            self.assertTrue(self.json("stats", **options)["statistics"]["groups"])
+            self.assertIn("# EOF", self.run_command("stats", "--openmetrics", **options).out)
+
+
 class Storms(Scenic):
     def storm(self, name, lost_s, **changes):
         return dict(GEMM, name=name, total={"compiles": 47, "compile_ns": 90 * S,
@@ -361,7 +513,9 @@ class Width(Scenic):
         super().setUp()
         self.env["JITCACHE_DIR"] = "/nowhere/cache"
         self.scene(busy(process_total={"cache_dropped": 3}, kernels=[
-            GEMM, dict(GEMM, name="rope", device=1)], sealed={"launches": 9, "misses": 3}))
+            GEMM, dict(GEMM, name="rope", device=1)], sealed={"launches": 9, "misses": 3},
+            processes=[dict(VLLM, group="tensor_parallel", rank=3, ranks=8)],
+            events=[barrier(rank, 12, text="tp out of memory") for rank in range(12)]))
 
     def at_width(self, columns, *words):
         status, text = self.at_terminal("stats", *words, columns=columns)
@@ -563,7 +717,7 @@ class Json(Scenic):
         self.fill()
         samples = [0, 5] + 45 * [0] + [1]
         self.scene(busy(kernels=[dict(GEMM, samples=samples)], sealed={"launches": 1},
-                        process_total={"safe_points": 3}))
+                        events=EIGHT, process_total={"safe_points": 3}))
         read = self.json("stats")
         self.assertEqual(set(read), {"cache", "total", "kernels", "statistics"})
         self.assertEqual(read["total"]["variants"], 2)  # what the cache holds, as ever
@@ -573,7 +727,19 @@ class Json(Scenic):
         read = read["statistics"]
         self.assertEqual(set(read), {"now_ms", "since_ms", "zeroed_ms", "folder", "trouble",
                                      "ended", "total", "sealed", "process", "processes",
-                                     "kernels", "storms", "events"})
+                                     "kernels", "groups", "storms", "events"})
+        group, = read["groups"]
+        self.assertEqual(set(group), {"group", "ranks", "open", "elapsed_ns", "waited_ns",
+                                      "awaited", "told"})
+        self.assertEqual((group["group"], group["open"], group["awaited"]), ("tp", True, 3))
+        self.assertEqual(group["told"][3], {
+            "rank": 3, "pid": 4103, "running": False, "result": "open",
+            "time_ms": NOW - 3 * MINUTE, "elapsed_ns": 4200 * MS, "worked_ns": 4195 * MS,
+            "waited_ns": 5 * MS, "compiled": 31, "compile_ns": 3900 * MS})
+        event = read["events"][-1]
+        self.assertEqual((event["kind"], event["rank"], event["ranks"], event["compile_ns"]),
+                         ("barrier", 3, 8, 3900 * MS))
+        self.assertEqual(read["process"]["barriers"], 0)
         for counts in [read["total"], read["sealed"], read["kernels"][0]["total"],
                        read["kernels"][0]["sealed"]]:
             self.assertEqual(set(counts), COUNTS)
@@ -582,7 +748,8 @@ class Json(Scenic):
         self.assertEqual((read["now_ms"], read["ended"], read["process"]["safe_points"]),
                          (NOW, 17, 3))
         self.assertEqual(set(read["processes"][0]), {"pid", "command", "host", "start_ms",
-                                                     "seen_ms", "running", "seal", "counts"})
+                                                     "seen_ms", "running", "seal", "group",
+                                                     "rank", "ranks", "counts"})
         self.assertEqual(set(read["kernels"][0]), {"kernel", "device", "total", "sealed",
                                                    "objects", "variants", "stand_ins", "asked",
                                                    "samples"})

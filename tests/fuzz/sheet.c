@@ -18,7 +18,7 @@ const char *const fuzz_words[] = {
     "argument name=\"n\"\n", "states 00000001\n", "example text=\"x\"\n",
     "span start_ms=900000 width_ms=60000\n", "entry kernel=1\n", "event kind=1\n", "end=", "\n",
     " ", "=", "\"", "\\", "\\x41", "-1", "0", "18446744073709551615", "4294967295", "60000",
-    "253402300740000", "\xff", "device=1", NULL};
+    "253402300740000", "\xff", "device=1", "rank=1 ranks=2", "ranks=1024", NULL};
 
 #define END_BYTES strlen("end=0123456789abcdef\n")
 

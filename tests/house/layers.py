@@ -15,7 +15,7 @@ LAYERS = {
     "templates": ["templates"],
     "runtime": ["runtime", "cache", "include"],
     "tools": ["tools", "include"],
-    "examples": ["include"],
+    "examples": ["examples", "include"],
     "tests": ["tests", "runtime", "cache", "include"],
     "bench": ["bench", "runtime", "cache", "include"],
 }
