@@ -327,7 +327,11 @@ static void show(struct barrier *barrier)
 static void check_time(struct barrier *barrier)
 {
     struct jc_error error;
-    if (jc_now_ns() < barrier->until_ns || barrier->own.phase >= JC_STATUS_SEALED)
+    uint64_t until_ns = barrier->until_ns;
+    // Others that were lost as the time was up are gone on without, if this rank is ready by then.
+    if (barrier->params->without_lost && barrier->own.phase == JC_STATUS_READY)
+        until_ns += GRACE_NS;
+    if (jc_now_ns() < until_ns || barrier->own.phase >= JC_STATUS_SEALED)
         return;
     count_own(barrier);
     jc_fail(&error, JC_ERROR_TIMEOUT, "the time limit of %.1f s is up, with %" PRIu64 " of %" PRIu64
