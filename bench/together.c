@@ -366,7 +366,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench-together: skipped: needs what the tests are built with\n");
         return 77;
     }
-    setenv("LD_LIBRARY_PATH", SIM_FOLDER, 1);
+    const char *given = getenv("LD_LIBRARY_PATH");
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof(path), "%s%s%s", SIM_FOLDER, given ? ":" : "", given ? given : "");
+    setenv("LD_LIBRARY_PATH", path, 1);
     setenv("JITCACHE_NVRTC", FORWARD_NVRTC, 1);
     setenv("JITCACHE_WORKER", WORKER, 1);
     for (unsigned i = 0; i < rounds; i++)
