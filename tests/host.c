@@ -1065,6 +1065,59 @@ static void what_another_process_has_damaged_is_noticed(void **state)
     }
 }
 
+// Of rank 1 of two.
+static atomic_uint_fast64_t *map_word(void **memory, size_t *size)
+{
+    const size_t slot = sizeof(struct jc_roster_head) + jc_board_bytes(2) +
+                        sizeof(struct jc_roster_slot);
+    int fd = open(scratch_path("dir/g.group"), O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    *size = slot + sizeof(struct jc_roster_slot);
+    *memory = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(*memory, MAP_FAILED);
+    close(fd);
+    return (atomic_uint_fast64_t *) ((char *) *memory + slot);
+}
+
+struct restless {
+    atomic_uint_fast64_t *word;
+    atomic_bool has_begun, is_over;
+};
+
+// Joins again and again, as no rank can.
+static void *be_restless(void *user)
+{
+    struct restless *restless = user;
+    for (uint64_t i = 0; !atomic_load(&restless->is_over); i++) {
+        atomic_store(restless->word, JC_PRESENCE_JOINED + i % 1000 * JC_WORD_JOIN);
+        atomic_store(&restless->has_begun, true);
+    }
+    return NULL;
+}
+
+static void a_round_expires_whatever_a_rank_writes(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 20; i++) {
+        uint64_t all[2] = {0};
+        void *memory;
+        size_t size;
+        pthread_t thread;
+        struct jc_exchange *exchanges[2] = {join(0, 2), join(1, 2)};
+        struct restless restless = {.word = map_word(&memory, &size)};
+        assert_int_equal(pthread_create(&thread, NULL, be_restless, &restless), 0);
+        await(atomic_load(&restless.has_begun));
+        enum jc_result result = give(exchanges[0], 0, 0, false, all, &error);
+        atomic_store(&restless.is_over, true);
+        pthread_join(thread, NULL);
+        assert_true(result == JC_ERROR_PEER || result == JC_ERROR_TIMEOUT);
+        assert_says("rank 1");
+        munmap(memory, size);
+        leave(exchanges[0]);
+        leave(exchanges[1]);
+    }
+}
+
 static void a_large_group_has_room(void **state)
 {
     (void) state;
@@ -1492,6 +1545,7 @@ int main(void)
         in_a_folder(another_build_with_another_layout_is_refused),
         in_a_folder(a_file_that_was_removed_is_told_to_who_waits_in_vain),
         in_a_folder(what_another_process_has_damaged_is_noticed),
+        in_a_folder(a_round_expires_whatever_a_rank_writes),
         in_a_folder(a_large_group_has_room),
         in_a_folder(a_folder_that_is_no_good_is_named),
         in_a_folder(without_memory_that_is_shared_it_is_beside_the_cache),

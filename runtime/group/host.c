@@ -352,6 +352,8 @@ static enum jc_result host_expire(struct jc_exchange *exchange, bool without_los
                                                                  : JC_LOSS_DIED);
             word = load_word(host, rank);
         }
+        if (is_missing(host, word))
+            return end_nonsense(host, rank, error);
     }
     return finish(host, without_lost, all, error);
 }
