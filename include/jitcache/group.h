@@ -109,7 +109,8 @@ struct jc_rank_info {
     uint64_t waited_ns;  // since then, for others
 };
 
-// JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. Threads: safe.
+// JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. JC_ERROR_PEER: this is a child of the process
+// that is the rank. Threads: safe.
 JC_API enum jc_result jc_group_rank(struct jc_group *group, unsigned rank,
                                     struct jc_rank_info *info, struct jc_error *error);
 

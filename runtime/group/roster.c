@@ -714,10 +714,7 @@ bool jc_roster_is_alive(const struct jc_roster *roster, unsigned rank)
     // The kernel does not tell of a lock of one's own.
     if (rank == roster->rank)
         return true;
-    int saved = errno;
     jc_roster_process(&roster->slots[rank], &process, host);
-    bool alive = jc_is_locked(roster->fd, rank_byte(rank), 1)
-                 && !jc_process_has_ended(&process, &roster->self);
-    errno = saved;
-    return alive;
+    return jc_is_locked(roster->fd, rank_byte(rank), 1)
+           && !jc_process_has_ended(&process, &roster->self);
 }
