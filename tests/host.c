@@ -546,13 +546,16 @@ static void one_that_does_not_come_is_lost_when_the_time_is_up(void **state)
 {
     (void) state;
     uint64_t all[4] = {0};
+    char text[PATH_MAX + 128];
     struct jc_exchange *exchanges[2] = {join(0, 4), join(2, 4)};
     assert_int_equal(exchanges[1]->calls->begin(exchanges[1], all, 8, NULL), JC_OK);
     assert_int_equal(give(exchanges[0], 0, SHORT_NS, false, all, &error), JC_ERROR_TIMEOUT);
-    assert_string_equal(error.text, "rank 1 did not come in time; rank 3 did not come in time");
+    snprintf(text, sizeof(text), "rank 1 did not come in time; rank 3 did not come in time; ranks"
+             " meet in %s, which all have to see", scratch_path("dir/g.group"));
+    assert_string_equal(error.text, text);
     assert_int_equal(exchanges[1]->calls->poll(exchanges[1], false, all, &error),
                      JC_ERROR_TIMEOUT);
-    assert_string_equal(error.text, "rank 1 did not come in time; rank 3 did not come in time");
+    assert_string_equal(error.text, text);
     // And when it comes after all, it is told.
     assert_int_equal(try_in_a_hurry(3, 4), JC_ERROR_NOT_READY);
     assert_says("rank 3 comes too late");
@@ -997,9 +1000,9 @@ static void another_version_is_told_to_both(void **state)
     uint64_t all[2] = {0};
     uint32_t format = JC_ROSTER_FORMAT + 1;
     struct jc_exchange *exchange = join(0, 2);
-    overwrite("dir/g.group", offsetof(struct jc_roster_head, version), "9.9.9", 6);
+    overwrite("dir/g.group", offsetof(struct jc_roster_head, version), "9.9\t9", 6);
     assert_int_equal(try_in_a_hurry(1, 2), JC_ERROR_MISMATCH);
-    assert_says("version 9.9.9");
+    assert_says("version 9.9?9");
     assert_says(JC_VERSION);
     overwrite("dir/g.group", offsetof(struct jc_roster_head, version), JC_VERSION,
               sizeof(JC_VERSION));
@@ -1179,6 +1182,12 @@ static void without_memory_that_is_shared_it_is_beside_the_cache(void **state)
                                     &error), JC_ERROR_IO);
     assert_null(exchange);
     assert_says("jc_group_params: dir");
+    assert_int_equal(unlink(scratch_path("cache/stats")), 0);
+    assert_int_equal(mkdir(scratch_path("cache/stats"), 0700), 0);
+    assert_int_equal(chmod(scratch_path("cache/stats"), 0777), 0);
+    assert_int_equal(jc_host_create(cache, jc_group_params(.name = "g", .ranks = 2), &exchange,
+                                    &error), JC_ERROR_IO);
+    assert_says("others can write it; name one in jc_group_params: dir");
 }
 
 static void what_is_no_file_of_a_group_is_left_alone(void **state)

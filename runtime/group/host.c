@@ -254,9 +254,10 @@ static void add_hints(struct host *host, struct text *text)
     if (*refusal)
         add(text, "; one that wanted to join was refused (%s; this group has %u ranks, and jitcache"
             " " JC_VERSION ")", refusal, host->base.ranks);
-    if (!jc_roster_is_in_place(&host->roster))
-        add(text, "; %s was removed meanwhile, so that others did not find it",
-            host->roster.path);
+    add(text, jc_roster_is_in_place(&host->roster)
+                  ? "; ranks meet in %s, which all have to see"
+                  : "; %s was removed meanwhile, so that others did not find it",
+        host->roster.path);
 }
 
 static enum jc_result end_lost(struct host *host, struct losses *losses, struct jc_error *error)
