@@ -565,6 +565,17 @@ static void one_that_does_not_come_is_lost_when_the_time_is_up(void **state)
     assert_int_equal(try_in_a_hurry(3, 4), JC_OK);
 }
 
+static void many_that_do_not_come_leave_room_for_where_they_are_expected(void **state)
+{
+    (void) state;
+    static uint64_t all[JC_MAX_RANKS];
+    struct jc_exchange *exchange = join(0, JC_MAX_RANKS);
+    assert_int_equal(give(exchange, 0, 0, false, all, &error), JC_ERROR_TIMEOUT);
+    assert_says("rank 16 did not come in time; and 1007 more; ranks meet in ");
+    assert_says(scratch_path("dir/g.group"));
+    leave(exchange);
+}
+
 static void who_comes_too_late_to_a_group_that_goes_on_is_told(void **state)
 {
     (void) state;
@@ -1536,6 +1547,7 @@ int main(void)
         in_a_folder(without_those_that_are_lost_the_others_go_on),
         in_a_folder(one_that_leaves_is_lost_to_who_still_needs_it),
         in_a_folder(one_that_does_not_come_is_lost_when_the_time_is_up),
+        in_a_folder(many_that_do_not_come_leave_room_for_where_they_are_expected),
         in_a_folder(who_comes_too_late_to_a_group_that_goes_on_is_told),
         in_a_folder(a_rank_can_be_looked_at_without_a_round),
         in_a_folder(all_that_go_on_agree_on_who_was_lost_in_which_round),
