@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -610,6 +611,38 @@ static bool watch(void *user, const struct jc_group_progress *progress)
     watcher->calls++;
     watcher->last = *progress;
     return !watcher->gives_up && !(watcher->gives_up_ready && progress->ready > 0);
+}
+
+struct look {
+    bool is_allowed, is_good;
+};
+
+// Where this host has the longest name that there is: of 64 bytes.
+static void *look_on_another_host(void *user)
+{
+    struct look *look = user;
+    struct jc_rank_info info;
+    char name[65];
+    memset(name, 'h', 64);
+    name[64] = '\0';
+    look->is_allowed = unshare(CLONE_NEWUTS) == 0 && sethostname(name, 64) == 0;
+    errno = 77;
+    look->is_good = jc_group_rank(ranks[0].group, 0, &info, NULL) == JC_OK && errno == 77
+                    && strlen(info.host) == 63 && memcmp(info.host, name, 63) == 0;
+    return NULL;
+}
+
+static void a_long_name_of_a_host_is_cut_off_and_no_error(void **state)
+{
+    (void) state;
+    struct look look = {0};
+    pthread_t thread;
+    open_ranks(1, warm_cache, true);
+    assert_int_equal(pthread_create(&thread, NULL, look_on_another_host, &look), 0);
+    pthread_join(thread, NULL);
+    if (!look.is_allowed)
+        skip();
+    assert_true(look.is_good);
 }
 
 static void progress_is_told_while_others_are_awaited(void **state)
@@ -1377,6 +1410,7 @@ int main(int argc, char **argv)
         TEST(what_is_not_loaded_is_not_made_under_a_frozen_seal),
         TEST(each_rank_tells_of_the_barrier),
         TEST(each_rank_knows_what_it_heard_of_the_others),
+        TEST(a_long_name_of_a_host_is_cut_off_and_no_error),
         TEST(progress_is_told_while_others_are_awaited),
         TEST(who_comes_late_is_named_in_the_log),
         TEST(who_is_ready_late_is_named_in_the_log),

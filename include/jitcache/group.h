@@ -109,7 +109,8 @@ struct jc_rank_info {
     uint64_t waited_ns;  // since then, for others
 };
 
-// JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. Threads: safe.
+// JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. JC_ERROR_PEER: this is a child of the process
+// that is the rank. Threads: safe.
 JC_API enum jc_result jc_group_rank(struct jc_group *group, unsigned rank,
                                     struct jc_rank_info *info, struct jc_error *error);
 
@@ -258,7 +259,8 @@ struct jc_group_step_report {
 // group has gone on without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_DRIVER,
 // JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other ranks go on.
 // `report` may be NULL, and is filled in either way.
-// Threads: one call at a time. Takes no lock that is held for more than moments.
+// Threads: one call at a time, of this or jc_group_warmup. Takes no lock that is held for more than
+// moments.
 JC_API enum jc_result jc_group_step(struct jc_group *group,
                                     const struct jc_group_step_params *params,
                                     struct jc_group_step_report *report, struct jc_error *error);
