@@ -1296,6 +1296,38 @@ static void a_frozen_rank_takes_part_and_loads_nothing(void **state)
     close_world();
 }
 
+static void *lift_the_seal(void *user)
+{
+    struct rank *rank = user;
+    jc_context_seal(rank->context, JC_SEAL_LOG, NULL);
+    return NULL;
+}
+
+// Streams are at work, so that the variant waits in every turn.
+static void a_seal_that_is_lifted_beside_a_step_is_not_forgotten(void **state)
+{
+    (void) state;
+    open_world(1, JC_GROUP_EQUAL, by_value, false);
+    struct rank *rank = &world.ranks[0];
+    rank->budget_ns = 1;
+    obtain(0, 1);
+    sim.set_busy(0, true);
+    for (unsigned turn = 0; turn < 3000; turn++) {
+        pthread_t thread;
+        assert_int_equal(jc_context_seal(rank->context, JC_SEAL_FROZEN, &rank->error), JC_OK);
+        assert_int_equal(call_step(rank, true), JC_ERROR_NOT_READY);
+        assert_false(jc_group_pending(&rank->group));
+        assert_int_equal(pthread_create(&thread, NULL, lift_the_seal, rank), 0);
+        while (call_step(rank, true) == JC_ERROR_NOT_READY)
+            ;
+        pthread_join(thread, NULL);
+        assert_int_equal(rank->result, JC_OK);
+        assert_true(jc_group_pending(&rank->group));
+    }
+    sim.set_busy(0, false);
+    close_world();
+}
+
 static void an_exchange_that_fails_ends_the_group(void **state)
 {
     (void) state;
@@ -1373,6 +1405,7 @@ int main(void)
         TEST(what_one_rank_has_left_to_load_waits_in_all),
         TEST(a_variant_that_others_lack_is_patient_in_common_steps_too),
         TEST(a_frozen_rank_takes_part_and_loads_nothing),
+        TEST(a_seal_that_is_lifted_beside_a_step_is_not_forgotten),
         TEST(an_exchange_that_fails_ends_the_group),
         TEST(an_offer_that_is_none_ends_the_group),
     };

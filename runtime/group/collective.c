@@ -217,8 +217,7 @@ static enum jc_result load_and_switch(struct jc_steps *steps, const struct jc_co
 
 // The next common step is to come at once where something could be loaded then, and after a pause
 // where it waits for other ranks, which come without telling this one.
-static void settle(struct jc_steps *steps, const struct jc_common_step *step, uint64_t bell,
-                   bool at_once)
+static void settle(struct jc_steps *steps, const struct jc_common_step *step, bool at_once)
 {
     struct jc_backlog *backlog = steps->group->context->backlog;
     struct jc_waiting_key first;
@@ -228,7 +227,7 @@ static void settle(struct jc_steps *steps, const struct jc_common_step *step, ui
         steps->pause_ns = 0;
         return;
     }
-    if (!jc_bell_clear(steps->bell, bell) || waiting == 0) {
+    if (!jc_bell_clear(steps->bell, step->bell) || waiting == 0) {
         steps->pause_ns = 0;
         return;
     }
@@ -254,7 +253,6 @@ enum jc_result jc_steps_gather(struct jc_steps *steps, const struct jc_common_st
     struct choice choice = {0};
     struct jc_key_list list;
     size_t left = 0;
-    uint64_t bell = atomic_load_explicit(steps->bell, memory_order_acquire);
     enum jc_result result = agree(steps, step, &choice, &list, error);
     if (result != JC_OK)
         return result;
@@ -262,6 +260,6 @@ enum jc_result jc_steps_gather(struct jc_steps *steps, const struct jc_common_st
     if (list.count > 0)
         result = load_and_switch(steps, step, &list, &left, error);
     tell_failed(steps, step);
-    settle(steps, step, bell, more || left > 0);
+    settle(steps, step, more || left > 0);
     return result;
 }

@@ -217,8 +217,8 @@ static enum jc_result carry_out(struct jc_steps *steps, const struct jc_common_s
     return result;
 }
 
-// Tells the others what this rank has by now. `bell` was read before.
-static void tell(struct jc_steps *steps, const struct jc_common_step *step, uint64_t bell)
+// Tells the others what this rank has by now.
+static void tell(struct jc_steps *steps, const struct jc_common_step *step)
 {
     const struct jc_exchange *exchange = steps->group->exchange;
     struct jc_waiting_key keys[JC_BOARD_KEYS];
@@ -233,7 +233,7 @@ static void tell(struct jc_steps *steps, const struct jc_common_step *step, uint
         steps->told = list;
     atomic_store_explicit(&exchange->board->ranks[exchange->rank].patience_ns,
                           step->params.patience_ns, memory_order_relaxed);
-    jc_board_tell(exchange->board, exchange->rank, bell, changed, &list);
+    jc_board_tell(exchange->board, exchange->rank, step->bell, changed, &list);
 }
 
 static enum jc_result step_over_board(struct jc_steps *steps, const struct jc_common_step *step,
@@ -241,9 +241,6 @@ static enum jc_result step_over_board(struct jc_steps *steps, const struct jc_co
 {
     struct jc_exchange *exchange = steps->group->exchange;
     struct jc_order order;
-    uint64_t bell = atomic_load_explicit(steps->bell, memory_order_acquire);
-    if (!jc_bell_is_odd(bell))
-        return JC_OK;
     enum jc_result result = check_member(steps, error);
     if (result != JC_OK)
         return result;
@@ -254,7 +251,7 @@ static enum jc_result step_over_board(struct jc_steps *steps, const struct jc_co
         return jc_group_end(steps->group, JC_ERROR_PEER, error);
     }
     result = carry_out(steps, step, &order, error);
-    tell(steps, step, bell);
+    tell(steps, step);
     jc_leader_step(steps);
     return result;
 }
@@ -328,7 +325,9 @@ static enum jc_result take_step(struct jc_group *group, struct jc_common_step *s
         params->patience_ns = DEFAULT_PATIENCE_NS;
     if (params->timeout_ns == 0)
         params->timeout_ns = DEFAULT_TIMEOUT_NS;
-    if (group->exchange->board ? !jc_group_pending(group) : !params->common)
+    // Before the seal: who lifts it rings after that, and is not to be taken for one who rang before.
+    step->bell = atomic_load_explicit(steps->bell, memory_order_acquire);
+    if (group->exchange->board ? !jc_bell_is_odd(step->bell) : !params->common)
         return JC_OK;
     // The other side is jc_context_seal.
     step->frozen =

@@ -73,7 +73,8 @@ void jc_steps_destroy(struct jc_steps **steps);
 struct jc_common_step {
     struct jc_group_step_params params;
     struct jc_group_step_report *report;
-    bool frozen; // nothing is loaded any more
+    uint64_t bell; // as it was before anything else was looked at
+    bool frozen;   // nothing is loaded any more
 };
 
 // Lists what this rank has of a selection; under a frozen seal what is not loaded is not there.
