@@ -1356,6 +1356,20 @@ static void an_exchange_that_fails_ends_the_group(void **state)
     }
 }
 
+static void a_round_of_a_warm_up_that_was_given_up_comes_first(void **state)
+{
+    (void) state;
+    open_world(1, JC_GROUP_EQUAL, by_value, false);
+    struct rank *rank = &world.ranks[0];
+    rank->group.is_meeting = true;
+    assert_int_equal(call_step(rank, true), JC_ERROR_NOT_READY);
+    SAYS(rank, "given up", "jc_group_warmup again");
+    assert_int_equal(meeting.rounds[0], 0);
+    rank->group.is_meeting = false;
+    assert_int_equal(call_step(rank, true), JC_OK);
+    close_world();
+}
+
 static void an_offer_that_is_none_ends_the_group(void **state)
 {
     (void) state;
@@ -1407,6 +1421,7 @@ int main(void)
         TEST(a_frozen_rank_takes_part_and_loads_nothing),
         TEST(a_seal_that_is_lifted_beside_a_step_is_not_forgotten),
         TEST(an_exchange_that_fails_ends_the_group),
+        TEST(a_round_of_a_warm_up_that_was_given_up_comes_first),
         TEST(an_offer_that_is_none_ends_the_group),
     };
     int status = generations_find();

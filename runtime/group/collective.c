@@ -253,6 +253,11 @@ enum jc_result jc_steps_gather(struct jc_steps *steps, const struct jc_common_st
     struct choice choice = {0};
     struct jc_key_list list;
     size_t left = 0;
+    // It cannot be taken back, and there is one at a time.
+    if (steps->group->is_meeting)
+        return jc_fail(error, JC_ERROR_NOT_READY, "the last warm-up of this rank was given up while"
+                       " it waited for others, who are yet to come to it: call jc_group_warmup"
+                       " again in all ranks before common steps");
     enum jc_result result = agree(steps, step, &choice, &list, error);
     if (result != JC_OK)
         return result;
