@@ -72,8 +72,9 @@ struct jc_group_params {
 // JC_ERROR_INVALID_ARGUMENT: a parameter; or the rank is taken, by the process that the text names.
 // JC_ERROR_MISMATCH: the group was begun with another number of ranks, or by another version of the
 // library. JC_ERROR_NOT_READY: ranks of an earlier job still run, named by the text; or the context
-// is in a group. JC_ERROR_IO: there is no folder for the file, no room in it, or no descriptor.
-// JC_ERROR_OUT_OF_MEMORY. `*group` is NULL on failure. Threads: safe.
+// is in a group. JC_ERROR_IO: there is no folder for the file, no room in it, or no descriptor; or
+// the context makes variants in the process that this one was forked from. JC_ERROR_OUT_OF_MEMORY.
+// `*group` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_group_create(struct jc_context *context,
                                       const struct jc_group_params *params,
                                       struct jc_group **group, struct jc_error *error);

@@ -325,7 +325,7 @@ static enum jc_result take_step(struct jc_group *group, struct jc_common_step *s
         params->patience_ns = DEFAULT_PATIENCE_NS;
     if (params->timeout_ns == 0)
         params->timeout_ns = DEFAULT_TIMEOUT_NS;
-    // Before the seal: who lifts it rings after that, and is not to be taken for one who rang before.
+    // Before the seal: who lifts it after it was looked at rings after this.
     step->bell = atomic_load_explicit(steps->bell, memory_order_acquire);
     if (group->exchange->board ? !jc_bell_is_odd(step->bell) : !params->common)
         return JC_OK;
