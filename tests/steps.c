@@ -132,7 +132,7 @@ static const struct jc_exchange_calls calls = {meet_begin, meet_poll, meet_expir
 struct rank {
     struct jc_context *context;
     struct jc_device *device;
-    struct jc_kernel *kernel;
+    struct jc_kernel *kernel, *twin; // NULL: it has no other one that is equal
     struct jc_exchange exchange;
     struct jc_group group;
     CUstream stream;
@@ -206,6 +206,7 @@ static void close_world(void)
         struct rank *rank = &world.ranks[i];
         jc_steps_destroy(&rank->group.steps);
         jc_kernel_destroy(&rank->kernel);
+        jc_kernel_destroy(&rank->twin);
         jc_context_destroy(&rank->context);
     }
     jc_template_destroy(&world.tmpl);
@@ -743,6 +744,48 @@ static void an_engine_that_takes_no_step_is_reminded_of_that_call(void **state)
     open_world(1, JC_GROUP_EQUAL, by_value, true);
     obtain(0, 1);
     await_line("they wait for jc_group_step");
+    close_world();
+}
+
+static size_t left_in(const struct rank *rank)
+{
+    const struct jc_selection all = {.generation = UINT64_MAX};
+    return jc_generations_left(&rank->context->backlog->generations, rank->device, &all);
+}
+
+static void obtain_for_twin(struct rank *rank, int n)
+{
+    size_t before = left_in(rank);
+    be(rank);
+    miss(rank->twin, n);
+    await(left_in(rank) == before + 1);
+}
+
+static bool twin_serves(const struct rank *rank, int n)
+{
+    be(rank);
+    return strcmp(called(rank->twin, n), own(n)) == 0;
+}
+
+static void kernels_that_are_equal_are_told_apart(void **state)
+{
+    (void) state;
+    open_world(2, JC_GROUP_EQUAL, by_value, true);
+    struct rank *one = &world.ranks[0], *other = &world.ranks[1];
+    for (unsigned i = 0; i < 2; i++)
+        world.ranks[i].twin = make_kernel(world.ranks[i].device, world.tmpl);
+    // The same variant for both, and in one rank it comes between the load and the switch.
+    obtain_all(1);
+    obtain_for_twin(one, 1);
+    while (other->loaded == 0)
+        take_steps(1);
+    obtain_for_twin(other, 1);
+    for (unsigned i = 0; i < 100 && is_any_pending(); i++) {
+        take_steps(1);
+        assert_int_equal(serves(0, 1), serves(1, 1));
+        assert_int_equal(twin_serves(one, 1), twin_serves(other, 1));
+    }
+    assert_true(serves(0, 1) && twin_serves(one, 1));
     close_world();
 }
 
@@ -1406,6 +1449,7 @@ int main(void)
         TEST(what_the_exchange_knows_to_be_lost_is_left_out_at_once),
         TEST(what_comes_while_the_bell_is_about_to_be_made_even_is_not_forgotten),
         TEST(an_engine_that_takes_no_step_is_reminded_of_that_call),
+        TEST(kernels_that_are_equal_are_told_apart),
         TEST(a_kernel_that_goes_takes_its_variants_with_it),
         TEST(what_no_rank_writes_is_seen),
         TEST(a_parameter_that_cannot_be_is_named),

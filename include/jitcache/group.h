@@ -216,11 +216,14 @@ JC_API enum jc_result jc_group_warmup(struct jc_group *group,
 //
 // With an all-gather, a step in which this happens is one collective of all ranks, so the engine
 // says which step that is: the rank that schedules asks jc_group_pending, and where that is not 0,
-// tells all ranks in the message of the next step to set `common` in it, once.
+// tells all ranks in the message of the next step to set `common` in it, once. A variant that this
+// rank does not have comes with the next one.
 //
 // A variant that only some ranks have asked for is loaded and switched to by those that have it,
 // once it has waited `patience_ns` for the others; under JC_GROUP_OWN at once. What could not be
-// loaded in one rank serves in the others all the same, which is logged.
+// loaded in one rank serves in the others all the same, which is logged. Kernels that are equal, of
+// one template with the same parameters, are told apart by the order in which they were made, which
+// is to be the same in all ranks.
 //
 // While a group does this its engine calls neither jc_context_safe_point nor jc_context_activate.
 

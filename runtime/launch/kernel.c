@@ -615,6 +615,25 @@ static void announce(struct jc_kernel *kernel, const char *call)
     kernel->is_counted = true;
 }
 
+struct numbering {
+    struct jc_kernel *kernel;
+    unsigned next;
+};
+
+// Gives it a number that none before it has, nor any that is yet to be given one. The run's mutex,
+// which is held, guards all of them.
+static void number_twin(void *user, struct jc_kernel *other)
+{
+    struct numbering *numbering = user;
+    struct jc_kernel *kernel = numbering->kernel;
+    const struct jc_key *key = &kernel->generic->info.key;
+    if (other == kernel)
+        kernel->twin = numbering->next;
+    if (other->device == kernel->device &&
+        memcmp(&other->generic->info.key, key, sizeof(*key)) == 0)
+        numbering->next = (other->twin > numbering->next ? other->twin : numbering->next) + 1;
+}
+
 enum jc_result jc_kernel_complete(struct jc_kernel *kernel, const struct jc_variant *generic,
                                   const char *call, struct jc_error *error)
 {
@@ -625,6 +644,8 @@ enum jc_result jc_kernel_complete(struct jc_kernel *kernel, const struct jc_vari
         jc_run_join(kernel->device->context->run, kernel, &kernel->member, error);
     if (result == JC_OK) {
         kernel->tally = kernel->member.cell;
+        jc_run_visit(kernel->device->context->run, number_twin,
+                     &(struct numbering){.kernel = kernel});
         jc_kernel_follow_seal(kernel);
         announce(kernel, call);
     }

@@ -67,6 +67,7 @@ struct jc_kernel {
     struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
     struct jc_member member; // of its context's run
+    unsigned twin; // 0, or which one it is of its device's kernels with that generic variant
     // Launches that were timed, in relaxed order: nothing goes with them. See watch.h.
     atomic_uint_fast64_t samples[JC_STATS_SAMPLES];
     bool is_counted; // among its context's, and a member
