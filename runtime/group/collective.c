@@ -202,7 +202,7 @@ static enum jc_result load_and_switch(struct jc_steps *steps, const struct jc_co
 {
     struct jc_error why;
     // Whatever comes of it, the others wait for this rank's word.
-    enum jc_result loaded = jc_steps_load(steps, step, list, &why);
+    enum jc_result loaded = jc_steps_load(step, list, &why);
     bool given_up = loaded != JC_OK && loaded != JC_ERROR_NOT_READY;
     const struct outcome mine = own_outcome(steps, step, list, given_up);
     enum jc_result result = tell_each_other(steps, step, &mine, sizeof(mine), error);
@@ -223,11 +223,9 @@ static void settle(struct jc_steps *steps, const struct jc_common_step *step, bo
     struct jc_waiting_key first;
     size_t waiting =
         jc_steps_list(steps, step, &(struct jc_selection){.generation = UINT64_MAX}, &first, 1);
-    if (waiting > 0 && at_once) {
-        steps->pause_ns = 0;
-        return;
-    }
-    if (!jc_bell_clear(steps->bell, step->bell) || waiting == 0) {
+    bool is_cleared =
+        (waiting == 0 || !at_once) && jc_bell_clear(steps->bell, step->bell);
+    if (!is_cleared || waiting == 0) {
         steps->pause_ns = 0;
         return;
     }
@@ -235,16 +233,6 @@ static void settle(struct jc_steps *steps, const struct jc_common_step *step, bo
     steps->pause_ns = pause_ns < LAST_PAUSE_NS ? pause_ns : LAST_PAUSE_NS;
     jc_generations_ring_later(&backlog->generations, jc_now_ns() + steps->pause_ns);
     jc_backlog_wake(backlog);
-}
-
-static void tell_failed(const struct jc_steps *steps, const struct jc_common_step *step)
-{
-    const struct jc_group *group = steps->group;
-    if (step->report->failed > 0)
-        jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load %zu of the"
-               " new variants, and will be served by others than the other ranks are, which switch"
-               " to them all the same; the reasons are in the lines before", group->name,
-               group->exchange->rank, step->report->failed);
 }
 
 enum jc_result jc_steps_gather(struct jc_steps *steps, const struct jc_common_step *step,
@@ -264,7 +252,7 @@ enum jc_result jc_steps_gather(struct jc_steps *steps, const struct jc_common_st
     bool more = list.count == JC_BOARD_KEYS;
     if (list.count > 0)
         result = load_and_switch(steps, step, &list, &left, error);
-    tell_failed(steps, step);
+    jc_steps_tell_failed(steps, step->report->failed);
     settle(steps, step, more || left > 0);
     return result;
 }
