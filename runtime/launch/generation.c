@@ -149,7 +149,7 @@ struct jc_upgrade *jc_generations_begin(struct jc_generations *generations)
 static struct jc_key key_in_group(const struct jc_kernel *kernel, const struct jc_key *key)
 {
     unsigned char bytes[sizeof(*key) + sizeof(kernel->twin)];
-    if (kernel->twin == 0)
+    if (kernel->twin <= 1)
         return *key;
     memcpy(bytes, key, sizeof(*key));
     memcpy(bytes + sizeof(*key), &kernel->twin, sizeof(kernel->twin));
