@@ -7,7 +7,6 @@
 
 #include "steps.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "cache/clock.h"

@@ -6,7 +6,6 @@
 
 #include "steps.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "cache/clock.h"
