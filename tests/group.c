@@ -21,6 +21,7 @@
 #include "counted.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
+#include "runtime/launch/backlog.h"
 #include "runtime/launch/kernel.h"
 #include "sim/sim.h"
 
@@ -1356,6 +1357,35 @@ static void a_child_of_a_rank_is_none(void **state)
     assert_all(JC_OK);
 }
 
+static void a_child_makes_no_group_with_the_context_of_its_parent(void **state)
+{
+    (void) state;
+    int status;
+    struct jc_group *group;
+    struct jc_error error;
+    open_ranks(1, warm_cache, false);
+    warm_up_all();
+    assert_all(JC_OK);
+    jc_group_destroy(&ranks[0].group);
+    struct jc_context *context = ranks[0].context;
+    assert_int_equal(jc_context_seal(context, JC_SEAL_LOG, &error), JC_OK);
+    // As if a thread of the parent had it at that moment.
+    pthread_mutex_lock(&context->backlog->generations.mutex);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        bool is_good = jc_group_create(context, jc_group_params(.name = "child", .ranks = 1,
+                                                                .dir = scratch), &group, &error)
+                           == JC_ERROR_IO
+                       && !group && strstr(error.text, "make a context of its own");
+        _exit(is_good ? 0 : 1);
+    }
+    pthread_mutex_unlock(&context->backlog->generations.mutex);
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 // -------------------------------------------------------------------------------------------------
 
 // Fills the cache of the tests that compile nothing new.
@@ -1443,6 +1473,7 @@ int main(int argc, char **argv)
         TEST(a_rank_that_is_there_is_not_there_twice),
         TEST(memory_that_runs_out_is_told_and_spoils_nothing),
         TEST(a_child_of_a_rank_is_none),
+        TEST(a_child_makes_no_group_with_the_context_of_its_parent),
     };
     setenv("JITCACHE_SIM_DEVICES", "8", 1);
     if (!sim_open(&sim) || !sim.simulated)

@@ -10,6 +10,7 @@
 #include "gathering.h"
 #include "host.h"
 #include "runtime/context.h"
+#include "runtime/launch/backlog.h"
 #include "runtime/stats/run.h"
 #include "steps.h"
 
@@ -127,6 +128,9 @@ enum jc_result jc_group_create(struct jc_context *context, const struct jc_group
         jc_params_copy(&params, sizeof(params), given, "jc_group_params", error);
     if (result == JC_OK)
         result = check_params(&params, error);
+    // Where the parent has the thread that makes variants, locks may be held for good.
+    if (result == JC_OK)
+        result = jc_backlog_check_process(context->backlog, error);
     if (result != JC_OK)
         return result;
     if (!enter(context))
