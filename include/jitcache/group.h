@@ -174,8 +174,9 @@ struct jc_group_warmup_report {
 // the keys, and if not the text names the rank that has another than most, and the first line of a
 // key in which they differ. Then ranks that share a cache compile what it lacks: each begins with
 // its own share, by hash of the key, and goes on with what is left of others', so that a slow rank,
-// or one that dies, holds nobody up; no key is compiled twice, and no more compiles run on a node
-// than it has room for (JITCACHE_JOBS). Ranks without a common cache compile for themselves. What
+// or one that dies, holds nobody up; no key is compiled twice, unless the rank that has begun it
+// says nothing for 5 s; and no more compiles run on a node than it has room for (JITCACHE_JOBS).
+// Ranks without a common cache compile for themselves. What
 // is there is loaded and bound at once. Last, under JC_GROUP_EQUAL, ranks compare digests of the
 // machine code: ranks that compute with different code can give different numbers. All ranks get
 // JC_OK, or none does.

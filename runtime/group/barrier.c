@@ -38,6 +38,10 @@
 // is to be heard. Also how long one that gives up waits for the others to come.
 #define GRACE_NS UINT64_C(1000000000)
 
+// A rank that has said nothing for so long may have been stopped, and leave undone what it compiles.
+// Where there is not much time, a quarter of that.
+#define SILENCE_NS UINT64_C(5000000000)
+
 struct barrier {
     struct jc_group *group;
     struct jc_exchange *exchange;
@@ -46,6 +50,7 @@ struct barrier {
     uint64_t start_ns, until_ns;
     struct jc_status own; // what the next round says of this rank
     uint64_t ready_ns;    // when it was ready; 0: not yet
+    uint64_t patience_ns; // how long at most this rank awaits what others compile
 
     struct jc_status *all; // of the last round that is complete: the group's `statuses`
     struct jc_agreed *agreed;
@@ -149,6 +154,17 @@ static unsigned count_lost(const struct jc_exchange *exchange)
     for (unsigned i = 0; i < exchange->ranks; i++)
         lost += exchange->lost[i];
     return lost;
+}
+
+// Whose time was up may have waited for those that were lost by then.
+static void add_lost(const struct barrier *barrier, struct jc_error *error)
+{
+    const struct jc_exchange *exchange = barrier->exchange;
+    pthread_mutex_lock(&barrier->group->lock);
+    for (unsigned i = 0; i < exchange->ranks; i++)
+        if (exchange->lost[i])
+            add(error, "; rank %u %s", i, barrier->group->heard[i].reason);
+    pthread_mutex_unlock(&barrier->group->lock);
 }
 
 // Adds what ranks had when they were last heard of: those that are lost, or else those that were
@@ -259,6 +275,10 @@ static void end_round(struct barrier *barrier, enum jc_result result)
     unsigned there = exchange->ranks - count_lost(exchange);
     if (jc_status_count(exchange, barrier->all, JC_STATUS_FAILED) > 0)
         barrier->result = jc_status_tell(exchange, barrier->all, &barrier->error);
+    if (barrier->result == JC_ERROR_TIMEOUT && there < exchange->ranks) {
+        add_lost(barrier, &barrier->error);
+        add_last_heard(barrier, &barrier->error);
+    }
     barrier->is_decided = barrier->result != JC_OK
                           || jc_status_count(exchange, barrier->all, barrier->last) == there;
 }
@@ -342,11 +362,21 @@ static void check_time(struct barrier *barrier)
     fail_own(barrier, JC_ERROR_TIMEOUT, error.text);
 }
 
+// While all ranks are heard of, each compile comes to an end by itself.
+static void check_patience(struct barrier *barrier)
+{
+    uint64_t most_ns = (barrier->until_ns - barrier->start_ns) / 4;
+    uint64_t silence_ns = SILENCE_NS < most_ns ? SILENCE_NS : most_ns;
+    bool is_silent = barrier->is_under_way && jc_now_ns() - barrier->begun_ns >= silence_ns;
+    barrier->patience_ns = is_silent ? silence_ns : UINT64_MAX;
+}
+
 // For who loads. False: it is to stop.
 static bool tick(void *user)
 {
     struct barrier *barrier = user;
     turn(barrier);
+    check_patience(barrier);
     if (!is_over(barrier)) {
         show(barrier);
         check_time(barrier);
@@ -558,7 +588,8 @@ static void note_loaded(struct barrier *barrier, enum jc_result result, struct j
 static void load(struct barrier *barrier)
 {
     struct jc_error error;
-    struct jc_warmup_params params = {.tick = tick, .user = barrier};
+    struct jc_warmup_params params = {
+        .patience_ns = &barrier->patience_ns, .tick = tick, .user = barrier};
     jc_status_share(barrier->exchange, barrier->all, &params.share, &params.shares);
     begin_phase(barrier, JC_STATUS_WARMING, JC_STATUS_READY);
     if (barrier->own.phase != JC_STATUS_FAILED) {
@@ -692,6 +723,7 @@ static void init(struct barrier *barrier, struct jc_group *group,
         .until_ns = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2,
         .log_ns = now + LOG_NS,
         .show_ns = now + ROUND_NS,
+        .patience_ns = UINT64_MAX,
         .progress = {.ranks = ranks, .last = group->exchange->rank},
         .all = group->statuses,
     };
