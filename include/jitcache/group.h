@@ -176,10 +176,9 @@ struct jc_group_warmup_report {
 // its own share, by hash of the key, and goes on with what is left of others', so that a slow rank,
 // or one that dies, holds nobody up; no key is compiled twice, unless the rank that has begun it
 // says nothing for 5 s; and no more compiles run on a node than it has room for (JITCACHE_JOBS).
-// Ranks without a common cache compile for themselves. What
-// is there is loaded and bound at once. Last, under JC_GROUP_EQUAL, ranks compare digests of the
-// machine code: ranks that compute with different code can give different numbers. All ranks get
-// JC_OK, or none does.
+// Ranks without a common cache compile for themselves. What is there is loaded and bound at once.
+// Last, under JC_GROUP_EQUAL, ranks compare digests of the machine code: ranks that compute with
+// different code can give different numbers. All ranks get JC_OK, or none does.
 //
 // Rank 0 logs a line of progress every few seconds (JC_LOG_INFO).
 //
@@ -255,9 +254,10 @@ struct jc_group_step_report {
 
 // One step, see above. JC_OK: it was done, or there was nothing to do; also if something is left.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; a step that was before. JC_ERROR_NOT_READY: no warm-up
-// has succeeded yet; the context is sealed as frozen. JC_ERROR_PEER: the all-gather failed, or the
-// group has gone on without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_DRIVER,
-// JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other ranks go on.
+// has succeeded yet; the context is sealed as frozen; with an all-gather, a warm-up was given up
+// that others have not come to. JC_ERROR_PEER: the all-gather failed, or the group has gone on
+// without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as
+// for jc_context_safe_point; the other ranks go on.
 // `report` may be NULL, and is filled in either way.
 // Threads: one call at a time. Takes no lock that is held for more than moments.
 JC_API enum jc_result jc_group_step(struct jc_group *group,

@@ -439,8 +439,9 @@ static void begin_phase(struct barrier *barrier, enum jc_status_phase first,
 static enum jc_result list_variants(struct barrier *barrier, bool with_code, struct jc_key *digest,
                                     struct jc_error *error)
 {
-    size_t count;
-    const struct jc_warmup_variant *variants = jc_warmup_variants(barrier->warmup, &count);
+    size_t count = 0;
+    const struct jc_warmup_variant *variants =
+        barrier->warmup ? jc_warmup_variants(barrier->warmup, &count) : NULL;
     free(barrier->agreed);
     barrier->num_agreed = 0;
     barrier->agreed = calloc(count + 1, sizeof(*barrier->agreed));

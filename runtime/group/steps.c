@@ -335,6 +335,10 @@ static enum jc_result take_step(struct jc_group *group, struct jc_common_step *s
         atomic_load_explicit(&group->context->seal, memory_order_acquire) == JC_SEAL_FROZEN;
     if (group->exchange->board)
         result = step_over_board(steps, step, error);
+    else if (group->is_meeting)
+        result = jc_fail(error, JC_ERROR_NOT_READY, "a warm-up that was given up has left its"
+                         " all-gather under way, which the other ranks have yet to come to: call"
+                         " jc_group_warmup in all ranks");
     else
         result = jc_steps_gather(steps, step, error);
     return result == JC_OK ? check_frozen(steps, step, error) : result;
