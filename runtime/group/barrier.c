@@ -38,8 +38,8 @@
 // is to be heard. Also how long one that gives up waits for the others to come.
 #define GRACE_NS UINT64_C(1000000000)
 
-// A rank that has said nothing for so long may have been stopped, and leave undone what it compiles.
-// Where there is not much time, a quarter of that.
+// A rank that has said nothing for so long may have been stopped, and leaves undone what it has
+// begun. Where there is not much time, a quarter of that.
 #define SILENCE_NS UINT64_C(5000000000)
 
 struct barrier {
