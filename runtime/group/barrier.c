@@ -156,14 +156,14 @@ static unsigned count_lost(const struct jc_exchange *exchange)
     return lost;
 }
 
-// Whose time was up may have waited for those that were lost by then.
 static void add_lost(const struct barrier *barrier, struct jc_error *error)
 {
     const struct jc_exchange *exchange = barrier->exchange;
     pthread_mutex_lock(&barrier->group->lock);
     for (unsigned i = 0; i < exchange->ranks; i++)
         if (exchange->lost[i])
-            add(error, "; rank %u %s", i, barrier->group->heard[i].reason);
+            add(error, "%srank %u %s", *error->text ? "; " : "", i,
+                barrier->group->heard[i].reason);
     pthread_mutex_unlock(&barrier->group->lock);
 }
 
@@ -258,6 +258,20 @@ static void begin_round(struct barrier *barrier)
         lose(barrier, result);
 }
 
+// Ranks have failed. Those whose time was up may have waited for others that are lost by now.
+static void fail_together(struct barrier *barrier)
+{
+    const struct jc_exchange *exchange = barrier->exchange;
+    struct jc_error told, lost = {""};
+    barrier->result = jc_status_tell(exchange, barrier->all, &told);
+    if (barrier->result == JC_ERROR_TIMEOUT && count_lost(exchange) > 0) {
+        add_lost(barrier, &lost);
+        add_last_heard(barrier, &lost);
+        add(&lost, "\n");
+    }
+    jc_fail(&barrier->error, barrier->result, "%s%s", lost.text, told.text);
+}
+
 // The round is over, with what `poll` or `expire` said.
 static void end_round(struct barrier *barrier, enum jc_result result)
 {
@@ -274,11 +288,7 @@ static void end_round(struct barrier *barrier, enum jc_result result)
     hear(barrier);
     unsigned there = exchange->ranks - count_lost(exchange);
     if (jc_status_count(exchange, barrier->all, JC_STATUS_FAILED) > 0)
-        barrier->result = jc_status_tell(exchange, barrier->all, &barrier->error);
-    if (barrier->result == JC_ERROR_TIMEOUT && there < exchange->ranks) {
-        add_lost(barrier, &barrier->error);
-        add_last_heard(barrier, &barrier->error);
-    }
+        fail_together(barrier);
     barrier->is_decided = barrier->result != JC_OK
                           || jc_status_count(exchange, barrier->all, barrier->last) == there;
 }

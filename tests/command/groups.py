@@ -356,9 +356,9 @@ class Losing(crew.Case):
         ranks = self.start_with(["stop@loading"], *self.templates(1, 15), "timeout=2000",
                                 "without_lost")
         others = self.others(ranks)
-        verdicts = self.expect_failure(others, LATE, "ranks 0, 1 and 3: the time limit",
-                                       rf"; rank {self.LOST} did not answer in time",
-                                       rf"last heard of, rank {self.LOST} had 0 of 16")
+        verdicts = self.expect_failure(
+            others, LATE, rf"^rank {self.LOST} did not answer in time; when last heard of,"
+            rf" rank {self.LOST} had 0 of 16 variants loaded\nranks 0, 1 and 3: the time limit")
         self.assertEqual(len({verdict["text"] for verdict in verdicts}), 1, self.tell())
         self.expect_end(others)
 
