@@ -75,16 +75,6 @@ static double seconds(uint64_t ns)
     return (double) ns / 1e9;
 }
 
-// Adds to the error text.
-static void JC_FORMAT(2, 3) add(struct jc_error *error, const char *format, ...)
-{
-    size_t length = strlen(error->text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error->text + length, sizeof(error->text) - length, format, args);
-    va_end(args);
-}
-
 // --- what is asked for ---------------------------------------------------------------------------
 
 // The kernels are looked at by who plans, and what is wrong with them is told to all ranks.
@@ -162,8 +152,8 @@ static void add_lost(const struct barrier *barrier, struct jc_error *error)
     pthread_mutex_lock(&barrier->group->lock);
     for (unsigned i = 0; i < exchange->ranks; i++)
         if (exchange->lost[i])
-            add(error, "%srank %u %s", *error->text ? "; " : "", i,
-                barrier->group->heard[i].reason);
+            jc_fail_more(error, "%srank %u %s", *error->text ? "; " : "", i,
+                         barrier->group->heard[i].reason);
     pthread_mutex_unlock(&barrier->group->lock);
 }
 
@@ -179,10 +169,10 @@ static void add_last_heard(const struct barrier *barrier, struct jc_error *error
         if (i == exchange->rank || heard->planned == 0
             || (of_lost ? !exchange->lost[i] : heard->state != JC_RANK_WARMING))
             continue;
-        add(error, is_first ? "; when last heard of, rank %u had %" PRIu64 " of %" PRIu64
-                              " variants loaded"
-                            : ", rank %u %" PRIu64 " of %" PRIu64, i, heard->loaded,
-            heard->planned);
+        jc_fail_more(error, is_first ? "; when last heard of, rank %u had %" PRIu64 " of %" PRIu64
+                                       " variants loaded"
+                                     : ", rank %u %" PRIu64 " of %" PRIu64, i, heard->loaded,
+                     heard->planned);
         is_first = false;
     }
     pthread_mutex_unlock(&barrier->group->lock);
@@ -206,8 +196,8 @@ static uint64_t expiry(const struct barrier *barrier)
 static void lose(struct barrier *barrier, enum jc_result result)
 {
     if (result == JC_ERROR_TIMEOUT && !barrier->is_met)
-        add(&barrier->error, "; every rank has to call jc_group_warmup, and this one was to wait"
-            " for %.1f s", seconds(expiry(barrier) - barrier->start_ns));
+        jc_fail_more(&barrier->error, "; every rank has to call jc_group_warmup, and this one was"
+                     " to wait for %.1f s", seconds(expiry(barrier) - barrier->start_ns));
     add_last_heard(barrier, &barrier->error);
     pthread_mutex_lock(&barrier->group->lock);
     hear_lost(barrier);
@@ -262,14 +252,15 @@ static void begin_round(struct barrier *barrier)
 static void fail_together(struct barrier *barrier)
 {
     const struct jc_exchange *exchange = barrier->exchange;
-    struct jc_error told, lost = {""};
+    struct jc_error told;
     barrier->result = jc_status_tell(exchange, barrier->all, &told);
+    barrier->error.text[0] = '\0';
     if (barrier->result == JC_ERROR_TIMEOUT && count_lost(exchange) > 0) {
-        add_lost(barrier, &lost);
-        add_last_heard(barrier, &lost);
-        add(&lost, "\n");
+        add_lost(barrier, &barrier->error);
+        add_last_heard(barrier, &barrier->error);
+        jc_fail_more(&barrier->error, "\n");
     }
-    jc_fail(&barrier->error, barrier->result, "%s%s", lost.text, told.text);
+    jc_fail_more(&barrier->error, "%s", told.text);
 }
 
 // The round is over, with what `poll` or `expire` said.
@@ -403,8 +394,8 @@ static bool wait_on(void *user)
            || jc_now_ns() < barrier->gave_up_ns + GRACE_NS;
 }
 
-// Waits for the round under way. JC_ERROR_NOT_READY: it is under way still, as wait_on says.
-static enum jc_result wait_round(struct barrier *barrier)
+// Waits for the round under way, which is so still afterwards where wait_on says that.
+static void wait_round(struct barrier *barrier)
 {
     const struct jc_patience patience = {
         .until_ns = expiry(barrier),
@@ -416,7 +407,6 @@ static enum jc_result wait_round(struct barrier *barrier)
         jc_exchange_wait(barrier->exchange, &patience, barrier->all, &barrier->error);
     if (result != JC_ERROR_NOT_READY)
         end_round(barrier, result);
-    return result;
 }
 
 // Rounds until one decides.
@@ -554,16 +544,15 @@ static void begin_meeting(struct barrier *barrier)
 
 static void meet(struct barrier *barrier)
 {
-    enum jc_result result = JC_OK;
     barrier->first = barrier->last = JC_STATUS_MEETING;
     begin_meeting(barrier);
-    if (barrier->is_under_way)
-        result = wait_round(barrier);
+    while (barrier->is_under_way && barrier->gave_up_ns == 0)
+        wait_round(barrier);
     uint64_t now = jc_now_ns();
     barrier->own.came_ns = now - barrier->begun_ns;
     barrier->own.met_ns = now - barrier->start_ns;
     barrier->begun_ns = now; // the next round is not due yet, and never where all is loaded soon
-    if (result == JC_ERROR_NOT_READY && barrier->is_under_way) {
+    if (barrier->is_under_way) {
         barrier->group->is_meeting = true;
         barrier->result =
             jc_fail(&barrier->error, (enum jc_result) barrier->own.result,

@@ -170,7 +170,9 @@ enum jc_result jc_group_rank(struct jc_group *group, unsigned rank, struct jc_ra
     if (result != JC_OK)
         return result;
     struct jc_rank_info seen = {.rank = rank};
+    int saved = errno;
     group->exchange->calls->look(group->exchange, rank, &seen);
+    errno = saved;
     pthread_mutex_lock(&group->lock);
     *info = group->heard[rank];
     pthread_mutex_unlock(&group->lock);

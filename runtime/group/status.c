@@ -1,6 +1,5 @@
 #include "status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,24 +149,6 @@ unsigned jc_status_last(const struct jc_exchange *exchange, const struct jc_stat
 
 // --- failures ------------------------------------------------------------------------------------
 
-// A text that ranks are written into, one after the other.
-struct text {
-    char *at;
-    size_t left;
-};
-
-static void JC_FORMAT(2, 3) add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(text->at, text->left, format, args);
-    va_end(args);
-    size_t written = length < 0 ? 0 : (size_t) length < text->left ? (size_t) length
-                                                                  : text->left - 1;
-    text->at += written;
-    text->left -= written;
-}
-
 // Those that failed as one did.
 struct kind {
     const struct jc_status *all;
@@ -193,20 +174,19 @@ static bool is_first(const struct jc_exchange *exchange, const struct kind *kind
 enum jc_result jc_status_tell(const struct jc_exchange *exchange, const struct jc_status *all,
                               struct jc_error *error)
 {
-    char buffer[JC_ERROR_TEXT_SIZE + 8]; // so that what is too long is seen to be
-    struct text text = {buffer, sizeof(buffer)};
     enum jc_result result = JC_OK;
+    error->text[0] = '\0';
     for (unsigned i = 0; i < exchange->ranks; i++) {
         const struct kind kind = {all, i};
         char ranks[JC_RANKS_TEXT_SIZE];
         if (exchange->lost[i] || all[i].phase != JC_STATUS_FAILED || !is_first(exchange, &kind))
             continue;
         jc_exchange_list(exchange, is_of_kind, &kind, ranks);
-        add(&text, "%s%s: %s", result == JC_OK ? "" : "\n", ranks, all[i].reason);
+        jc_fail_more(error, "%s%s: %s", result == JC_OK ? "" : "\n", ranks, all[i].reason);
         if (result == JC_OK)
             result = (enum jc_result) all[i].result;
     }
-    return jc_fail(error, result, "%s", buffer);
+    return result;
 }
 
 // --- what is told --------------------------------------------------------------------------------
