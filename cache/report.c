@@ -32,6 +32,7 @@ const char *jc_result_string(enum jc_result result)
     return "unknown result";
 }
 
+// Behind a text that is there already there may be less room than the dots take.
 static void print(char *text, size_t size, const char *format, va_list args)
 {
     int saved = errno;
@@ -57,6 +58,15 @@ enum jc_result jc_fail(struct jc_error *error, enum jc_result result, const char
 enum jc_result jc_fail_memory(struct jc_error *error)
 {
     return jc_fail(error, JC_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+void jc_fail_more(struct jc_error *error, const char *format, ...)
+{
+    size_t length = strlen(error->text);
+    va_list args;
+    va_start(args, format);
+    print(error->text + length, sizeof(error->text) - length, format, args);
+    va_end(args);
 }
 
 void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE])

@@ -15,6 +15,9 @@ enum jc_result jc_fail(struct jc_error *error, enum jc_result result, const char
 // The same for running out of memory, which needs no more words.
 enum jc_result jc_fail_memory(struct jc_error *error);
 
+// Adds to the message. What is too long for it ends in "...".
+void jc_fail_more(struct jc_error *error, const char *format, ...) JC_FORMAT(2, 3);
+
 // A text of several lines as one, cut off with "..." where it is long.
 #define JC_REPORT_LINE_SIZE 400
 void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE]);

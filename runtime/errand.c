@@ -107,12 +107,6 @@ uint64_t jc_errand_pause_ns(void)
     return PAUSE_LEAST_NS + jc_now_ns() % PAUSE_SPREAD_NS;
 }
 
-uint64_t jc_errand_deadline_ns(const struct jc_context *context)
-{
-    uint64_t now = jc_now_ns(), limit = context->compile_timeout_ns;
-    return limit < UINT64_MAX / 2 ? now + limit : UINT64_MAX / 2;
-}
-
 bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key,
                       enum jc_priority priority)
 {

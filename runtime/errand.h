@@ -31,9 +31,6 @@ unsigned jc_leads_waiting(struct jc_leads *leads);
 // How long one waits for others before looking around: at random, so that not all do it at once.
 uint64_t jc_errand_pause_ns(void);
 
-// When one that begins to wait now has waited long enough.
-uint64_t jc_errand_deadline_ns(const struct jc_context *context);
-
 // Whether a thread of this process or another process is compiling a key, so that an errand of that
 // priority awaits it.
 bool jc_errand_is_led(struct jc_context *context, const struct jc_key *key,

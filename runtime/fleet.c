@@ -20,7 +20,7 @@
 
 // How others that compile a variant are awaited.
 struct awaiting {
-    uint64_t deadline_ns; // then it is compiled in any case; 0: nobody was awaited
+    uint64_t since_ns; // when that began; 0: nobody was awaited
     uint64_t spent_ns;
 };
 
@@ -72,7 +72,7 @@ static void tell(struct jc_fleet *fleet, struct jc_begun *one, struct jc_arrival
     arrival.task = &one->task;
     arrival.key = one->errand.unit.key;
     arrival.text = arrival.text ? arrival.text : "";
-    arrival.effort.awaited = one->awaiting.deadline_ns != 0;
+    arrival.effort.awaited = one->awaiting.since_ns != 0;
     arrival.effort.wait_ns = one->awaiting.spent_ns;
     if (arrival.obtained)
         arrival.obtained->effort = arrival.effort;
@@ -111,6 +111,16 @@ static struct jc_leads *leads_of(const struct jc_fleet *fleet)
     return fleet->params->context->leads;
 }
 
+// Whether others were awaited for long enough, so that it is compiled in any case.
+static bool is_overdue(const struct jc_fleet *fleet, const struct awaiting *awaiting)
+{
+    const struct jc_fleet_params *params = fleet->params;
+    uint64_t patience_ns = params->context->compile_timeout_ns;
+    if (params->patience_ns && *params->patience_ns < patience_ns)
+        patience_ns = *params->patience_ns;
+    return awaiting->since_ns && jc_now_ns() - awaiting->since_ns >= patience_ns;
+}
+
 // `followed` is the aside's from here on.
 static void put_aside(struct jc_fleet *fleet, struct jc_begun *one, bool no_room,
                       struct jc_lead *followed)
@@ -129,8 +139,8 @@ static void put_aside(struct jc_fleet *fleet, struct jc_begun *one, bool no_room
     }
     uint64_t now = jc_now_ns();
     struct awaiting awaiting = one->awaiting;
-    if (!awaiting.deadline_ns && !no_room)
-        awaiting.deadline_ns = jc_errand_deadline_ns(fleet->params->context);
+    if (!awaiting.since_ns && !no_room)
+        awaiting.since_ns = now;
     if (fleet->num_asides == 0)
         fleet->look_ns = now + jc_errand_pause_ns();
     fleet->asides[fleet->num_asides++] = (struct jc_aside){
@@ -316,9 +326,9 @@ static bool pursue(struct jc_fleet *fleet, struct jc_begun *one)
         put_aside(fleet, one, true, NULL);
         return false;
     }
-    uint64_t deadline_ns = one->awaiting.deadline_ns;
-    bool overdue = deadline_ns && jc_now_ns() >= deadline_ns;
-    enum jc_result led = overdue ? JC_OK : jc_errand_take_lead(&one->errand);
+    enum jc_result led = JC_OK;
+    if (!is_overdue(fleet, &one->awaiting))
+        led = jc_errand_take_lead(&one->errand);
     if (led == JC_ERROR_TIMEOUT) {
         bool follows = !fleet->params->keep;
         put_aside(fleet, one, false, follows ? jc_errand_follow(&one->errand) : NULL);
@@ -365,10 +375,10 @@ static void begin(struct jc_fleet *fleet, const struct jc_task *task, struct awa
 static bool is_due(struct jc_fleet *fleet, size_t index)
 {
     const struct jc_aside *aside = &fleet->asides[index];
-    uint64_t now = jc_now_ns();
     if (aside->no_room)
         return has_room(fleet);
-    return (index == fleet->turn && now >= aside->look_ns) || now >= aside->awaiting.deadline_ns
+    return (index == fleet->turn && jc_now_ns() >= aside->look_ns)
+           || is_overdue(fleet, &aside->awaiting)
            || !jc_errand_is_led(fleet->params->context, &aside->key, fleet->params->priority);
 }
 
@@ -377,7 +387,7 @@ static enum jc_result ask(struct jc_fleet *fleet, struct jc_aside *aside,
                           struct jc_compiler_answer *answer)
 {
     enum jc_result result = jc_lead_ask(leads_of(fleet), aside->followed, answer);
-    if (result == JC_ERROR_TIMEOUT && jc_now_ns() < aside->awaiting.deadline_ns)
+    if (result == JC_ERROR_TIMEOUT && !is_overdue(fleet, &aside->awaiting))
         return result;
     if (result == JC_ERROR_TIMEOUT)
         jc_lead_leave(leads_of(fleet), aside->followed);

@@ -51,6 +51,9 @@ struct jc_fleet_params {
     bool retry; // compile again what failed before and has not expired
     bool keep;  // what counts is that it is in the cache; otherwise, that it is here
     const char *remedy; // what tries again what failed before
+    // How long what others compile is awaited at most: asked again and again while the fleet runs,
+    // on its thread. NULL: as long as a compile may take, which is never exceeded
+    const uint64_t *patience_ns;
     // All of these on the thread that runs the fleet. The next variant; false: there is none left,
     // unless jc_fleet_resume says otherwise.
     bool (*next)(void *user, struct jc_task *task);

@@ -955,6 +955,57 @@ static void one_that_gives_up_alone_and_wants_something_else_fails_once(void **s
     assert_all(JC_OK);
 }
 
+static void one_that_gives_up_alone_and_comes_back_without_a_plan_fails_as_the_others(void **state)
+{
+    (void) state;
+    struct watcher watcher = {.gives_up = true};
+    open_ranks(3, warm_cache, false);
+    ranks[0].params.progress = watch;
+    ranks[0].params.user = &watcher;
+    ranks[1].is_absent = ranks[2].is_absent = true;
+    warm_up_all();
+    assert_all(JC_ERROR_NOT_READY);
+    ranks[1].is_absent = ranks[2].is_absent = false;
+    watcher.gives_up = false;
+    ranks[0].kernels[0].device = NULL;
+    give(&ranks[1], 0, edited);
+    give(&ranks[2], 0, edited);
+    warm_up_all();
+    assert_all(JC_ERROR_MISMATCH); // which is about what it said in its first call
+    assert_same_texts();
+    for (unsigned i = 0; i < 3; i++) {
+        ranks[i].kernels[0].device = ranks[i].device;
+        give(&ranks[i], 0, near);
+    }
+    warm_up_all();
+    assert_all(JC_OK);
+}
+
+static void one_that_has_given_up_alone_takes_no_common_step(void **state)
+{
+    (void) state;
+    struct watcher watcher = {.gives_up = true};
+    struct jc_error error;
+    open_ranks(2, warm_cache, true);
+    warm_up_all();
+    assert_all(JC_OK);
+    ranks[0].params.progress = watch;
+    ranks[0].params.user = &watcher;
+    ranks[1].is_absent = true;
+    warm_up_all();
+    assert_all(JC_ERROR_NOT_READY);
+    assert_int_equal(jc_group_step(ranks[0].group,
+                                   jc_group_step_params(.step = 1, .device = ranks[0].device,
+                                                        .force = true, .common = true,
+                                                        .timeout_ns = UINT64_C(300000000)),
+                                   NULL, &error), JC_ERROR_NOT_READY);
+    assert_non_null(strstr(error.text, "jc_group_warmup"));
+    ranks[1].is_absent = false;
+    watcher.gives_up = false;
+    warm_up_all();
+    assert_all(JC_OK);
+}
+
 static void a_seal_that_fails_in_one_rank_is_lifted_in_all(void **state)
 {
     (void) state;
@@ -1457,6 +1508,8 @@ int main(int argc, char **argv)
         TEST(other_machine_code_is_named_by_rank),
         TEST(one_that_gives_up_alone_comes_back),
         TEST(one_that_gives_up_alone_and_wants_something_else_fails_once),
+        TEST(one_that_gives_up_alone_and_comes_back_without_a_plan_fails_as_the_others),
+        TEST(one_that_has_given_up_alone_takes_no_common_step),
         TEST(a_seal_that_fails_in_one_rank_is_lifted_in_all),
         TEST(ranks_that_do_not_come_are_listed_at_the_limit),
         TEST(an_all_gather_that_blocks_ends_at_the_limit),

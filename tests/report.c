@@ -22,6 +22,22 @@ static void a_long_text_ends_in_dots(void **state)
     assert_string_equal(error.text + JC_ERROR_TEXT_SIZE - 4, "...");
 }
 
+static void what_is_added_to_a_text_ends_in_dots_where_it_is_too_long(void **state)
+{
+    (void) state;
+    struct jc_error error;
+    jc_fail(&error, JC_ERROR_IO, "one");
+    jc_fail_more(&error, ", %s", "two");
+    assert_string_equal(error.text, "one, two");
+    for (size_t room = 0; room < 6; room++) {
+        memset(error.text, 'x', sizeof(error.text));
+        error.text[sizeof(error.text) - 1 - room] = '\0';
+        jc_fail_more(&error, "123456");
+        assert_int_equal(strlen(error.text), JC_ERROR_TEXT_SIZE - 1);
+        assert_string_equal(error.text + JC_ERROR_TEXT_SIZE - 4, "...");
+    }
+}
+
 static void several_lines_become_one_that_is_cut_between_characters(void **state)
 {
     (void) state;
@@ -89,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_text_ends_in_dots),
+        cmocka_unit_test(what_is_added_to_a_text_ends_in_dots_where_it_is_too_long),
         cmocka_unit_test(several_lines_become_one_that_is_cut_between_characters),
         cmocka_unit_test(failing_leaves_errno_alone),
         cmocka_unit_test(every_result_has_a_name),

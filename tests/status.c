@@ -78,6 +78,38 @@ static void ranks_that_failed_alike_are_told_together(void **state)
     assert_string_equal(error.text, "rank 2: does not compile\nranks 3 and 4: no folder");
 }
 
+// A list of a thousand would leave no room for why.
+static void many_ranks_are_told_by_the_first_and_the_last_in_a_row(void **state)
+{
+    (void) state;
+    static struct jc_status many[JC_MAX_RANKS];
+    struct jc_error error;
+    exchange.ranks = JC_MAX_RANKS;
+    for (unsigned i = 0; i < JC_MAX_RANKS; i++) {
+        many[i] = all[0];
+        jc_status_fail(&many[i], JC_ERROR_IO, "no folder");
+    }
+    jc_status_tell(&exchange, many, &error);
+    assert_string_equal(error.text, "ranks 0 to 1023: no folder");
+    exchange.lost[3] = exchange.lost[6] = exchange.lost[8] = true;
+    many[JC_MAX_RANKS - 1].phase = JC_STATUS_READY;
+    jc_status_tell(&exchange, many, &error);
+    assert_string_equal(error.text, "ranks 0 to 2, 4, 5, 7 and 9 to 1022: no folder");
+    for (unsigned i = 0; i < JC_MAX_RANKS; i++)
+        exchange.lost[i] = i < 900 || i % 4 == 3;
+    jc_status_tell(&exchange, many, &error);
+    assert_string_equal(error.text,
+                        "ranks 900 to 902, 904 to 906, 908 to 910, 912 to 914, 916 to 918, 920 to"
+                        " 922, 924 to 926, 928 to 930, 932 to 934, 936 to 938, 940 to 942, 944 to"
+                        " 946, 948 to 950, 952 to 954, 956 to 958, 960 to 962 and 45 more: no"
+                        " folder");
+    for (unsigned i = 1; i < JC_MAX_RANKS; i++)
+        exchange.lost[i] = true;
+    exchange.lost[0] = false;
+    jc_status_tell(&exchange, many, &error);
+    assert_string_equal(error.text, "rank 0: no folder");
+}
+
 static void what_is_too_long_is_seen_to_be_cut(void **state)
 {
     (void) state;
@@ -186,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_is_no_status_is_refused_by_rank),
         TEST(ranks_that_failed_alike_are_told_together),
+        TEST(many_ranks_are_told_by_the_first_and_the_last_in_a_row),
         TEST(what_is_too_long_is_seen_to_be_cut),
         TEST(ranks_share_out_where_they_share_a_cache),
         TEST(a_cache_that_keeps_nothing_is_shared_with_nobody),

@@ -17,6 +17,7 @@
 
 #include <jitcache/jitcache.h>
 
+#include "cache/flight.h"
 #include "counted.h"
 #include "runtime/launch/warmup.h"
 #include "sim/sim.h"
@@ -644,6 +645,44 @@ static void kernels_that_others_have_are_not_made_anew(void **state)
     assert_int_equal(num_variants(kernels[1].kernel), VARIANTS);
 }
 
+// --- what others compile -------------------------------------------------------------------------
+
+#define MAX_TICKS 300 // half a minute
+
+struct awaiting {
+    uint64_t patience_ns;
+    unsigned ticks;
+};
+
+static bool until_only_one_is_left(void *user)
+{
+    struct awaiting *awaiting = user;
+    struct jc_warmup_counts counts;
+    jc_warmup_count(warmup, &counts);
+    if (counts.loaded == counts.planned - 1)
+        awaiting->patience_ns = 0;
+    return ++awaiting->ticks < MAX_TICKS;
+}
+
+static void what_others_compile_is_awaited_no_longer_than_one_says_meanwhile(void **state)
+{
+    (void) state;
+    struct awaiting awaiting = {.patience_ns = UINT64_MAX};
+    const struct jc_warmup_params params = {
+        .patience_ns = &awaiting.patience_ns, .tick = until_only_one_is_left, .user = &awaiting};
+    struct jc_cache *cache = jc_context_cache(context);
+    const struct jc_warmup_variant *variants = plan(9);
+    int flight;
+    // As a process that was stopped would.
+    assert_int_equal(jc_flight_begin(cache, &variants[4].key, false, &flight), JC_OK);
+    enum jc_result result = jc_warmup_run(warmup, &params, &run_error);
+    jc_flight_end(cache, flight);
+    if (result != JC_OK)
+        fail_msg("%s", run_error.text);
+    assert_counts(9, 9, 9, 0);
+    assert_all_loaded(variants);
+}
+
 // --- processes -----------------------------------------------------------------------------------
 
 #define RANKS 3
@@ -709,6 +748,7 @@ int main(void)
         TEST(a_variant_is_described_by_the_lines_of_its_key),
         TEST(where_nvrtc_has_changed_keys_are_formed_anew),
         TEST(kernels_that_others_have_are_not_made_anew),
+        TEST(what_others_compile_is_awaited_no_longer_than_one_says_meanwhile),
         TEST(processes_that_warm_up_together_compile_each_variant_once),
     };
     int status = counted_find();

@@ -176,11 +176,11 @@ struct jc_group_warmup_report {
 // the keys, and if not the text names the rank that has another than most, and the first line of a
 // key in which they differ. Then ranks that share a cache compile what it lacks: each begins with
 // its own share, by hash of the key, and goes on with what is left of others', so that a slow rank,
-// or one that dies, holds nobody up; no key is compiled twice, and no more compiles run on a node
-// than it has room for (JITCACHE_JOBS). Ranks without a common cache compile for themselves. What
-// is there is loaded and bound at once. Last, under JC_GROUP_EQUAL, ranks compare digests of the
-// machine code: ranks that compute with different code can give different numbers. All ranks get
-// JC_OK, or none does.
+// or one that dies, holds nobody up; no key is compiled twice, unless the rank that has begun it
+// says nothing for 5 s; and no more compiles run on a node than it has room for (JITCACHE_JOBS).
+// Ranks without a common cache compile for themselves. What is there is loaded and bound at once.
+// Last, under JC_GROUP_EQUAL, ranks compare digests of the machine code: ranks that compute with
+// different code can give different numbers. All ranks get JC_OK, or none does.
 //
 // Rank 0 logs a line of progress every few seconds (JC_LOG_INFO).
 //
@@ -260,10 +260,10 @@ struct jc_group_step_report {
 // One step, see above. JC_OK: it was done, or there was nothing to do; also if something is left.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; a step that was before. JC_ERROR_NOT_READY: no warm-up
 // has succeeded yet; or, with an all-gather, the last one was given up and is to be called again;
-// the context is sealed as frozen. JC_ERROR_PEER: the all-gather failed, or the group has gone on
-// without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_MISMATCH: likewise, a rank was at
-// another call. JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other
-// ranks go on.
+// or the context is sealed as frozen, and something is left to load. JC_ERROR_PEER: the all-gather
+// failed, or the group has gone on without this rank. JC_ERROR_TIMEOUT: the all-gather; often a
+// rank has not set `common` in that step. JC_ERROR_MISMATCH: likewise, a rank was at another call.
+// JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other ranks go on.
 // `report` may be NULL, and is filled in either way.
 // Threads: one call at a time, of this or jc_group_warmup. Takes no lock that is held for more than
 // moments.

@@ -50,9 +50,6 @@
 // More than ranks can have: what says so is no list.
 #define MAX_PAIRS (UINT32_C(1) << 24)
 
-// Ranks, or runs of them, that a text lists.
-#define MAX_NAMED 16
-
 enum kind {
     NOTHING = 0,
     EXTRA = 1,   // the odd one has a key that the usual one has not
@@ -400,50 +397,26 @@ static enum jc_result hear_answers(struct talk *talk)
 
 // --- what is said --------------------------------------------------------------------------------
 
-// Ranks that have what the usual one has, or those that do not: "ranks 1 to 3 and 7". Whether it is
-// one alone.
-static bool list_ranks(struct jc_buffer *out, const struct talk *talk, bool like_usual)
+static bool has_usual(const void *user, unsigned rank)
 {
-    const struct jc_exchange *exchange = talk->agreement->exchange;
-    unsigned in_all = count_like(exchange, talk->digests, talk->usual);
-    unsigned left = like_usual ? in_all : count_present(exchange) - in_all;
-    bool alone = left == 1;
-    jc_buffer_string(out, alone ? "rank " : "ranks ");
-    const char *between = "";
-    unsigned named = 0;
-    for (unsigned i = 0; i < exchange->ranks && left > 0; i++) {
-        unsigned end = i;
-        while (end < exchange->ranks && !exchange->lost[end]
-               && same_key(&talk->digests[end], &talk->digests[talk->usual]) == like_usual)
-            end++;
-        unsigned count = end - i;
-        if (count == 0)
-            continue;
-        if (named++ == MAX_NAMED) {
-            jc_buffer_print(out, " and %u more", left);
-            break;
-        }
-        count = count == 2 ? 1 : count; // "1 and 2", not "1 to 2"
-        left -= count;
-        jc_buffer_print(out, "%s%u", *between && left == 0 ? " and " : between, i);
-        if (count > 1)
-            jc_buffer_print(out, " to %u", i + count - 1);
-        between = ", ";
-        i += count - 1;
-    }
-    return alone;
+    const struct talk *talk = user;
+    return same_key(&talk->digests[rank], &talk->digests[talk->usual]);
+}
+
+static bool has_other(const void *user, unsigned rank)
+{
+    return !has_usual(user, rank);
 }
 
 static void tell_who(struct jc_buffer *out, const struct talk *talk, const char *one_has,
                      const char *several_have)
 {
     const struct jc_exchange *exchange = talk->agreement->exchange;
-    bool alone = list_ranks(out, talk, false);
-    jc_buffer_print(out, " %s than ", alone ? one_has : several_have);
-    if (2 * count_like(exchange, talk->digests, talk->usual) > count_present(exchange))
-        jc_buffer_string(out, "most ranks");
-    else
-        list_ranks(out, talk, true);
+    char usual[JC_RANKS_TEXT_SIZE], others[JC_RANKS_TEXT_SIZE];
+    unsigned num_usual = jc_exchange_list(exchange, has_usual, talk, usual);
+    unsigned num_others = jc_exchange_list(exchange, has_other, talk, others);
+    jc_buffer_print(out, "%s %s than %s", others, num_others == 1 ? one_has : several_have,
+                    num_usual > num_others ? "most ranks" : usual);
 }
 
 static void tell_plans(struct jc_buffer *out, const struct talk *talk)

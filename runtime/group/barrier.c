@@ -38,6 +38,10 @@
 // is to be heard. Also how long one that gives up waits for the others to come.
 #define GRACE_NS UINT64_C(1000000000)
 
+// A rank that has said nothing for so long may have been stopped, and leaves undone what it has
+// begun. Where there is not much time, a quarter of that.
+#define SILENCE_NS UINT64_C(5000000000)
+
 struct barrier {
     struct jc_group *group;
     struct jc_exchange *exchange;
@@ -46,6 +50,7 @@ struct barrier {
     uint64_t start_ns, until_ns;
     struct jc_status own; // what the next round says of this rank
     uint64_t ready_ns;    // when it was ready; 0: not yet
+    uint64_t patience_ns; // how long at most this rank awaits what others compile
 
     struct jc_status *all; // of the last round that is complete: the group's `statuses`
     struct jc_agreed *agreed;
@@ -68,16 +73,6 @@ struct barrier {
 static double seconds(uint64_t ns)
 {
     return (double) ns / 1e9;
-}
-
-// Adds to the error text.
-static void JC_FORMAT(2, 3) add(struct jc_error *error, const char *format, ...)
-{
-    size_t length = strlen(error->text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error->text + length, sizeof(error->text) - length, format, args);
-    va_end(args);
 }
 
 // --- what is asked for ---------------------------------------------------------------------------
@@ -151,6 +146,17 @@ static unsigned count_lost(const struct jc_exchange *exchange)
     return lost;
 }
 
+static void add_lost(const struct barrier *barrier, struct jc_error *error)
+{
+    const struct jc_exchange *exchange = barrier->exchange;
+    pthread_mutex_lock(&barrier->group->lock);
+    for (unsigned i = 0; i < exchange->ranks; i++)
+        if (exchange->lost[i])
+            jc_fail_more(error, "%srank %u %s", *error->text ? "; " : "", i,
+                         barrier->group->heard[i].reason);
+    pthread_mutex_unlock(&barrier->group->lock);
+}
+
 // Adds what ranks had when they were last heard of: those that are lost, or else those that were
 // not ready.
 static void add_last_heard(const struct barrier *barrier, struct jc_error *error)
@@ -163,10 +169,10 @@ static void add_last_heard(const struct barrier *barrier, struct jc_error *error
         if (i == exchange->rank || heard->planned == 0
             || (of_lost ? !exchange->lost[i] : heard->state != JC_RANK_WARMING))
             continue;
-        add(error, is_first ? "; when last heard of, rank %u had %" PRIu64 " of %" PRIu64
-                              " variants loaded"
-                            : ", rank %u %" PRIu64 " of %" PRIu64, i, heard->loaded,
-            heard->planned);
+        jc_fail_more(error, is_first ? "; when last heard of, rank %u had %" PRIu64 " of %" PRIu64
+                                       " variants loaded"
+                                     : ", rank %u %" PRIu64 " of %" PRIu64, i, heard->loaded,
+                     heard->planned);
         is_first = false;
     }
     pthread_mutex_unlock(&barrier->group->lock);
@@ -190,8 +196,8 @@ static uint64_t expiry(const struct barrier *barrier)
 static void lose(struct barrier *barrier, enum jc_result result)
 {
     if (result == JC_ERROR_TIMEOUT && !barrier->is_met)
-        add(&barrier->error, "; every rank has to call jc_group_warmup, and this one was to wait"
-            " for %.1f s", seconds(expiry(barrier) - barrier->start_ns));
+        jc_fail_more(&barrier->error, "; every rank has to call jc_group_warmup, and this one was"
+                     " to wait for %.1f s", seconds(expiry(barrier) - barrier->start_ns));
     add_last_heard(barrier, &barrier->error);
     pthread_mutex_lock(&barrier->group->lock);
     hear_lost(barrier);
@@ -242,6 +248,21 @@ static void begin_round(struct barrier *barrier)
         lose(barrier, result);
 }
 
+// Ranks have failed. Those whose time was up may have waited for others that are lost by now.
+static void fail_together(struct barrier *barrier)
+{
+    const struct jc_exchange *exchange = barrier->exchange;
+    struct jc_error told;
+    barrier->result = jc_status_tell(exchange, barrier->all, &told);
+    barrier->error.text[0] = '\0';
+    if (barrier->result == JC_ERROR_TIMEOUT && count_lost(exchange) > 0) {
+        add_lost(barrier, &barrier->error);
+        add_last_heard(barrier, &barrier->error);
+        jc_fail_more(&barrier->error, "\n");
+    }
+    jc_fail_more(&barrier->error, "%s", told.text);
+}
+
 // The round is over, with what `poll` or `expire` said.
 static void end_round(struct barrier *barrier, enum jc_result result)
 {
@@ -258,7 +279,7 @@ static void end_round(struct barrier *barrier, enum jc_result result)
     hear(barrier);
     unsigned there = exchange->ranks - count_lost(exchange);
     if (jc_status_count(exchange, barrier->all, JC_STATUS_FAILED) > 0)
-        barrier->result = jc_status_tell(exchange, barrier->all, &barrier->error);
+        fail_together(barrier);
     barrier->is_decided = barrier->result != JC_OK
                           || jc_status_count(exchange, barrier->all, barrier->last) == there;
 }
@@ -342,11 +363,21 @@ static void check_time(struct barrier *barrier)
     fail_own(barrier, JC_ERROR_TIMEOUT, error.text);
 }
 
+// While all ranks are heard of, each compile comes to an end by itself.
+static void check_patience(struct barrier *barrier)
+{
+    uint64_t most_ns = (barrier->until_ns - barrier->start_ns) / 4;
+    uint64_t silence_ns = SILENCE_NS < most_ns ? SILENCE_NS : most_ns;
+    bool is_silent = barrier->is_under_way && jc_now_ns() - barrier->begun_ns >= silence_ns;
+    barrier->patience_ns = is_silent ? silence_ns : UINT64_MAX;
+}
+
 // For who loads. False: it is to stop.
 static bool tick(void *user)
 {
     struct barrier *barrier = user;
     turn(barrier);
+    check_patience(barrier);
     if (!is_over(barrier)) {
         show(barrier);
         check_time(barrier);
@@ -363,8 +394,8 @@ static bool wait_on(void *user)
            || jc_now_ns() < barrier->gave_up_ns + GRACE_NS;
 }
 
-// Waits for the round under way. JC_ERROR_NOT_READY: it is under way still, as wait_on says.
-static enum jc_result wait_round(struct barrier *barrier)
+// Waits for the round under way, which is so still afterwards where wait_on says that.
+static void wait_round(struct barrier *barrier)
 {
     const struct jc_patience patience = {
         .until_ns = expiry(barrier),
@@ -376,7 +407,6 @@ static enum jc_result wait_round(struct barrier *barrier)
         jc_exchange_wait(barrier->exchange, &patience, barrier->all, &barrier->error);
     if (result != JC_ERROR_NOT_READY)
         end_round(barrier, result);
-    return result;
 }
 
 // Rounds until one decides.
@@ -409,8 +439,9 @@ static void begin_phase(struct barrier *barrier, enum jc_status_phase first,
 static enum jc_result list_variants(struct barrier *barrier, bool with_code, struct jc_key *digest,
                                     struct jc_error *error)
 {
-    size_t count;
-    const struct jc_warmup_variant *variants = jc_warmup_variants(barrier->warmup, &count);
+    size_t count = 0;
+    const struct jc_warmup_variant *variants =
+        barrier->warmup ? jc_warmup_variants(barrier->warmup, &count) : NULL;
     free(barrier->agreed);
     barrier->num_agreed = 0;
     barrier->agreed = calloc(count + 1, sizeof(*barrier->agreed));
@@ -513,16 +544,15 @@ static void begin_meeting(struct barrier *barrier)
 
 static void meet(struct barrier *barrier)
 {
-    enum jc_result result = JC_OK;
     barrier->first = barrier->last = JC_STATUS_MEETING;
     begin_meeting(barrier);
-    if (barrier->is_under_way)
-        result = wait_round(barrier);
+    while (barrier->is_under_way && barrier->gave_up_ns == 0)
+        wait_round(barrier);
     uint64_t now = jc_now_ns();
     barrier->own.came_ns = now - barrier->begun_ns;
     barrier->own.met_ns = now - barrier->start_ns;
     barrier->begun_ns = now; // the next round is not due yet, and never where all is loaded soon
-    if (result == JC_ERROR_NOT_READY && barrier->is_under_way) {
+    if (barrier->is_under_way) {
         barrier->group->is_meeting = true;
         barrier->result =
             jc_fail(&barrier->error, (enum jc_result) barrier->own.result,
@@ -558,7 +588,8 @@ static void note_loaded(struct barrier *barrier, enum jc_result result, struct j
 static void load(struct barrier *barrier)
 {
     struct jc_error error;
-    struct jc_warmup_params params = {.tick = tick, .user = barrier};
+    struct jc_warmup_params params = {
+        .patience_ns = &barrier->patience_ns, .tick = tick, .user = barrier};
     jc_status_share(barrier->exchange, barrier->all, &params.share, &params.shares);
     begin_phase(barrier, JC_STATUS_WARMING, JC_STATUS_READY);
     if (barrier->own.phase != JC_STATUS_FAILED) {
@@ -692,6 +723,7 @@ static void init(struct barrier *barrier, struct jc_group *group,
         .until_ns = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2,
         .log_ns = now + LOG_NS,
         .show_ns = now + ROUND_NS,
+        .patience_ns = UINT64_MAX,
         .progress = {.ranks = ranks, .last = group->exchange->rank},
         .all = group->statuses,
     };

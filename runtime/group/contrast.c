@@ -105,7 +105,7 @@ static bool find_pair(struct part in, const struct line *line, struct line *pair
 static unsigned compare(const struct part *one, const struct part *other,
                         struct difference *first)
 {
-    struct difference difference;
+    struct difference difference = {0};
     struct line pair = {0};
     unsigned count = 0;
     for (struct part rest = *one; next_line(&rest, &difference.one);) {

@@ -1,5 +1,6 @@
 #include "exchange.h"
 
+#include <stdio.h>
 #include <time.h>
 
 #include "cache/clock.h"
@@ -8,6 +9,8 @@
 #define FIRST_REST_NS 20000
 #define LAST_REST_NS 1000000
 #define TICK_NS UINT64_C(100000000)
+
+#define MAX_RUNS 16 // of ranks, that a list has
 
 enum jc_result jc_exchange_wait(struct jc_exchange *exchange, const struct jc_patience *patience,
                                 void *all, struct jc_error *error)
@@ -37,4 +40,33 @@ enum jc_result jc_exchange_round(struct jc_exchange *exchange, const struct jc_p
 {
     enum jc_result result = exchange->calls->begin(exchange, mine, size, error);
     return result == JC_OK ? jc_exchange_wait(exchange, patience, all, error) : result;
+}
+
+unsigned jc_exchange_list(const struct jc_exchange *exchange,
+                          bool (*is_of_kind)(const void *user, unsigned rank), const void *user,
+                          char text[JC_RANKS_TEXT_SIZE])
+{
+    unsigned count = 0, runs = 0;
+    for (unsigned i = 0; i < exchange->ranks; i++)
+        count += !exchange->lost[i] && is_of_kind(user, i);
+    size_t size = (size_t) sprintf(text, count == 1 ? "rank" : "ranks");
+    for (unsigned i = 0, left = count; left > 0; i++) {
+        unsigned run = 0;
+        while (i + run < exchange->ranks && !exchange->lost[i + run] && is_of_kind(user, i + run))
+            run++;
+        if (run == 0)
+            continue;
+        if (runs++ == MAX_RUNS) {
+            sprintf(text + size, " and %u more", left);
+            break;
+        }
+        run = run == 2 ? 1 : run; // "1 and 2", not "1 to 2"
+        left -= run;
+        const char *between = runs == 1 ? "" : left == 0 ? " and" : ",";
+        size += (size_t) sprintf(text + size, "%s %u", between, i);
+        if (run > 1)
+            size += (size_t) sprintf(text + size, " to %u", i + run - 1);
+        i += run - 1;
+    }
+    return count;
 }

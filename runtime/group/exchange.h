@@ -80,4 +80,11 @@ enum jc_result jc_exchange_wait(struct jc_exchange *exchange, const struct jc_pa
 enum jc_result jc_exchange_round(struct jc_exchange *exchange, const struct jc_patience *patience,
                                  const void *mine, size_t size, void *all, struct jc_error *error);
 
+// Lists ranks that are not lost, those of a kind: "rank 3", or "ranks 0, 2 to 5 and 7"; after 16 of
+// such runs "and 9 more". How many they are.
+#define JC_RANKS_TEXT_SIZE 256
+unsigned jc_exchange_list(const struct jc_exchange *exchange,
+                          bool (*is_of_kind)(const void *user, unsigned rank), const void *user,
+                          char text[JC_RANKS_TEXT_SIZE]);
+
 #endif

@@ -1,6 +1,5 @@
 #include "status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,53 +149,24 @@ unsigned jc_status_last(const struct jc_exchange *exchange, const struct jc_stat
 
 // --- failures ------------------------------------------------------------------------------------
 
-// A text that ranks are written into, one after the other.
-struct text {
-    char *at;
-    size_t left;
+// Those that failed as one did.
+struct kind {
+    const struct jc_status *all;
+    unsigned rank;
 };
 
-static void JC_FORMAT(2, 3) add(struct text *text, const char *format, ...)
+static bool is_of_kind(const void *user, unsigned rank)
 {
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(text->at, text->left, format, args);
-    va_end(args);
-    size_t written = length < 0 ? 0 : (size_t) length < text->left ? (size_t) length
-                                                                  : text->left - 1;
-    text->at += written;
-    text->left -= written;
+    const struct kind *kind = user;
+    const struct jc_status *one = &kind->all[kind->rank], *other = &kind->all[rank];
+    return other->phase == JC_STATUS_FAILED && other->result == one->result
+           && strcmp(other->reason, one->reason) == 0;
 }
 
-static bool failed_alike(const struct jc_exchange *exchange, const struct jc_status *all,
-                         unsigned rank, unsigned other)
+static bool is_first(const struct jc_exchange *exchange, const struct kind *kind)
 {
-    return !exchange->lost[other] && all[other].phase == JC_STATUS_FAILED
-           && all[other].result == all[rank].result
-           && strcmp(all[other].reason, all[rank].reason) == 0;
-}
-
-// The ranks that failed for the same reason as this one, the first of them: "ranks 0, 3 and 4".
-static void add_ranks(struct text *text, const struct jc_exchange *exchange,
-                      const struct jc_status *all, unsigned first)
-{
-    unsigned left = 0;
-    for (unsigned i = first; i < exchange->ranks; i++)
-        left += failed_alike(exchange, all, first, i);
-    add(text, left > 1 ? "ranks " : "rank ");
-    for (unsigned i = first; i < exchange->ranks; i++) {
-        if (!failed_alike(exchange, all, first, i))
-            continue;
-        left--;
-        add(text, "%u%s", i, left > 1 ? ", " : left == 1 ? " and " : "");
-    }
-}
-
-static bool is_first_of_its_kind(const struct jc_exchange *exchange, const struct jc_status *all,
-                                 unsigned rank)
-{
-    for (unsigned i = 0; i < rank; i++)
-        if (failed_alike(exchange, all, rank, i))
+    for (unsigned i = 0; i < kind->rank; i++)
+        if (!exchange->lost[i] && is_of_kind(kind, i))
             return false;
     return true;
 }
@@ -204,21 +174,19 @@ static bool is_first_of_its_kind(const struct jc_exchange *exchange, const struc
 enum jc_result jc_status_tell(const struct jc_exchange *exchange, const struct jc_status *all,
                               struct jc_error *error)
 {
-    char buffer[JC_ERROR_TEXT_SIZE + 8]; // so that what is too long is seen to be
-    struct text text = {buffer, sizeof(buffer)};
     enum jc_result result = JC_OK;
+    error->text[0] = '\0';
     for (unsigned i = 0; i < exchange->ranks; i++) {
-        if (exchange->lost[i] || all[i].phase != JC_STATUS_FAILED
-            || !is_first_of_its_kind(exchange, all, i))
+        const struct kind kind = {all, i};
+        char ranks[JC_RANKS_TEXT_SIZE];
+        if (exchange->lost[i] || all[i].phase != JC_STATUS_FAILED || !is_first(exchange, &kind))
             continue;
-        if (result != JC_OK)
-            add(&text, "\n");
-        else
+        jc_exchange_list(exchange, is_of_kind, &kind, ranks);
+        jc_fail_more(error, "%s%s: %s", result == JC_OK ? "" : "\n", ranks, all[i].reason);
+        if (result == JC_OK)
             result = (enum jc_result) all[i].result;
-        add_ranks(&text, exchange, all, i);
-        add(&text, ": %s", all[i].reason);
     }
-    return jc_fail(error, result, "%s", buffer);
+    return result;
 }
 
 // --- what is told --------------------------------------------------------------------------------

@@ -631,6 +631,7 @@ static void compile_the_rest(struct jc_warmup *warmup)
         .context = warmup->context,
         .priority = JC_PRIORITY_WARMUP,
         .remedy = "`jitcache prewarm --retry`",
+        .patience_ns = warmup->params->patience_ns,
         .next = hand_out,
         .tell = tell,
         .tick = warmup->params->tick ? tick : NULL,

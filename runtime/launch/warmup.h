@@ -42,6 +42,7 @@ size_t jc_warmup_describe(struct jc_warmup *warmup, size_t index, char *text, si
 
 struct jc_warmup_params {
     unsigned share, shares; // begin with keys of this share: jc_warmup_share; then with the next's
+    const uint64_t *patience_ns; // as in struct jc_fleet_params
     // On the calling thread, ten times a second or so, also after each variant. False gives up.
     bool (*tick)(void *user);
     void *user;

@@ -9,7 +9,7 @@
 
 #include "cache/params.h"
 #include "cache/report.h"
-#include "group.h"
+#include "bundle.h"
 
 struct jc_plan {
     const struct jc_template *tmpl;
@@ -64,10 +64,10 @@ struct planner {
     bool *varies;       // of each slot: it follows from a parameter that was given several values
     unsigned *ranged;   // arguments with a range of several values
     size_t num_ranged;
-    struct jc_group *groups;
-    struct jc_states *states; // of each group
-    size_t num_groups;
-    struct jc_group *unread; // one for each derived argument that no variant follows from
+    struct jc_bundle *bundles;
+    struct jc_states *states; // of each bundle
+    size_t num_bundles;
+    struct jc_bundle *unread; // one for each derived argument that no variant follows from
     size_t num_unread;
     size_t *choices;  // of each parameter: which of its values the current combination has
     size_t num_combinations; // of parameter values
@@ -177,7 +177,7 @@ static enum jc_result check_ranges(const struct planner *planner)
                    "`range` or `typical` in the template", tmpl->name, list);
 }
 
-// --- groups --------------------------------------------------------------------------------------
+// --- bundles -------------------------------------------------------------------------------------
 
 // Slots that are observed and share ranged arguments belong together, and so on until nothing is
 // shared: `sets` become disjoint.
@@ -202,7 +202,7 @@ static size_t find_sets(const struct planner *planner, struct set *sets)
     return count;
 }
 
-// Whether the slot is computed in the group of `set`; without a set, in the group of what is the
+// Whether the slot is computed in the bundle of `set`; without a set, in the bundle of what is the
 // same for all points.
 static bool belongs(const struct planner *planner, unsigned slot, const struct set *set)
 {
@@ -212,7 +212,7 @@ static bool belongs(const struct planner *planner, unsigned slot, const struct s
     return overlap(&planner->inputs[slot], set);
 }
 
-// Marks what the observed slots of a group follow from, shared constants included.
+// Marks what the observed slots of a bundle follow from, shared constants included.
 static void mark_computed(const struct planner *planner, const struct set *set, bool *computed)
 {
     struct planner local = *planner;
@@ -225,51 +225,51 @@ static void mark_computed(const struct planner *planner, const struct set *set, 
             each_use(&local, tmpl->order[i], need);
 }
 
-static enum jc_result make_group(struct planner *planner, const struct set *set)
+static enum jc_result make_bundle(struct planner *planner, const struct set *set)
 {
     const struct jc_template *tmpl = planner->tmpl;
-    struct jc_group *group = &planner->groups[planner->num_groups++];
+    struct jc_bundle *bundle = &planner->bundles[planner->num_bundles++];
     bool *computed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(*computed));
-    group->ranged = jc_arena_alloc(planner->arena, tmpl->num_arguments, sizeof(unsigned));
-    group->computed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(unsigned));
-    group->observed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(unsigned));
-    if (!computed || !group->ranged || !group->computed || !group->observed)
+    bundle->ranged = jc_arena_alloc(planner->arena, tmpl->num_arguments, sizeof(unsigned));
+    bundle->computed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(unsigned));
+    bundle->observed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(unsigned));
+    if (!computed || !bundle->ranged || !bundle->computed || !bundle->observed)
         return jc_fail_memory(planner->error);
-    group->tmpl = tmpl;
-    group->settings = &planner->settings;
+    bundle->tmpl = tmpl;
+    bundle->settings = &planner->settings;
     mark_computed(planner, set, computed);
     for (size_t i = 0; set && i < planner->num_ranged; i++)
         if (has(set, planner->ranged[i]))
-            group->ranged[group->num_ranged++] = planner->ranged[i];
+            bundle->ranged[bundle->num_ranged++] = planner->ranged[i];
     for (size_t i = 0; i < tmpl->num_order; i++) {
         unsigned slot = tmpl->order[i];
         bool given = slot >= tmpl->num_arguments &&
                      !is_dispatched(planner, slot - tmpl->num_arguments);
         if (computed[slot] && !given)
-            group->computed[group->num_computed++] = slot;
+            bundle->computed[bundle->num_computed++] = slot;
     }
     for (unsigned slot = 0; slot < planner->num_slots; slot++) {
         if (!planner->observed[slot] || !belongs(planner, slot, set))
             continue;
-        group->observed[group->num_observed++] = slot;
-        group->varies |= planner->varies[slot];
+        bundle->observed[bundle->num_observed++] = slot;
+        bundle->varies |= planner->varies[slot];
     }
     return JC_OK;
 }
 
-static enum jc_result make_groups(struct planner *planner)
+static enum jc_result make_bundles(struct planner *planner)
 {
     struct set *sets = jc_arena_alloc(planner->arena, planner->num_slots + 1, sizeof(*sets));
     if (!sets)
         return jc_fail_memory(planner->error);
     size_t count = find_sets(planner, sets);
-    planner->groups = jc_arena_alloc(planner->arena, count + 1, sizeof(*planner->groups));
+    planner->bundles = jc_arena_alloc(planner->arena, count + 1, sizeof(*planner->bundles));
     planner->states = jc_arena_alloc(planner->arena, count + 1, sizeof(*planner->states));
-    if (!planner->groups || !planner->states)
+    if (!planner->bundles || !planner->states)
         return jc_fail_memory(planner->error);
-    enum jc_result result = make_group(planner, NULL);
+    enum jc_result result = make_bundle(planner, NULL);
     for (size_t i = 0; result == JC_OK && i < count; i++)
-        result = make_group(planner, &sets[i]);
+        result = make_bundle(planner, &sets[i]);
     return result;
 }
 
@@ -299,11 +299,11 @@ static bool *find_known(const struct planner *planner)
     return local.needed;
 }
 
-static bool are_few(const struct planner *planner, const struct jc_group *group)
+static bool are_few(const struct planner *planner, const struct jc_bundle *bundle)
 {
-    int64_t points = (int64_t) (group->varies ? planner->num_combinations : 1);
-    for (size_t i = 0; i < group->num_ranged; i++) {
-        const struct jc_range *range = &planner->settings.ranges[group->ranged[i]];
+    int64_t points = (int64_t) (bundle->varies ? planner->num_combinations : 1);
+    for (size_t i = 0; i < bundle->num_ranged; i++) {
+        const struct jc_range *range = &planner->settings.ranges[bundle->ranged[i]];
         int64_t width;
         if (__builtin_sub_overflow(range->max, range->min, &width) || width > MAX_TRIED_POINTS
             || __builtin_mul_overflow(points, width + 1, &points))
@@ -319,27 +319,27 @@ static enum jc_result find_unread(struct planner *planner)
     const bool *known = find_known(planner);
     struct planner local = *planner; // in which one argument at a time is all that counts
     local.observed = jc_arena_alloc(planner->arena, planner->num_slots, sizeof(bool));
-    local.groups = jc_arena_alloc(planner->arena, tmpl->num_arguments, sizeof(*local.groups));
-    if (!known || !local.observed || !local.groups)
+    local.bundles = jc_arena_alloc(planner->arena, tmpl->num_arguments, sizeof(*local.bundles));
+    if (!known || !local.observed || !local.bundles)
         return jc_fail_memory(planner->error);
-    local.num_groups = 0;
+    local.num_bundles = 0;
     for (unsigned slot = 0; slot < tmpl->num_arguments; slot++) {
         if (!tmpl->arguments[slot].derive || planner->needed[slot] || !known[slot])
             continue;
         const struct set *inputs = &planner->inputs[slot];
         local.observed[slot] = true;
         enum jc_result result =
-            make_group(&local, memcmp(inputs, &empty, sizeof(empty)) == 0 ? NULL : inputs);
+            make_bundle(&local, memcmp(inputs, &empty, sizeof(empty)) == 0 ? NULL : inputs);
         local.observed[slot] = false;
         if (result)
             return result;
-        struct jc_group *group = &local.groups[local.num_groups - 1];
-        group->settings = &planner->settings;
-        group->num_observed = 0;
-        local.num_groups -= !are_few(planner, group);
+        struct jc_bundle *bundle = &local.bundles[local.num_bundles - 1];
+        bundle->settings = &planner->settings;
+        bundle->num_observed = 0;
+        local.num_bundles -= !are_few(planner, bundle);
     }
-    planner->unread = local.groups;
-    planner->num_unread = local.num_groups;
+    planner->unread = local.bundles;
+    planner->num_unread = local.num_bundles;
     return JC_OK;
 }
 
@@ -349,8 +349,8 @@ static enum jc_result try_unread(const struct planner *planner, bool is_first)
     for (size_t i = 0; result == JC_OK && i < planner->num_unread; i++) {
         struct jc_states states = {0};
         if (is_first || planner->unread[i].varies)
-            result = jc_group_enumerate(&planner->unread[i], planner->numbers, &states,
-                                        planner->error);
+            result = jc_bundle_enumerate(&planner->unread[i], planner->numbers, &states,
+                                         planner->error);
         free(states.rows);
     }
     return result;
@@ -402,20 +402,20 @@ static struct jc_specialization *append(struct planner *planner)
 }
 
 // Writes a state's facets and dispatched values into a specialization that `append` made.
-static void apply_state(const struct jc_group *group, const int64_t *row,
+static void apply_state(const struct jc_bundle *bundle, const int64_t *row,
                         struct jc_specialization *specialization)
 {
-    const struct jc_template *tmpl = group->tmpl;
+    const struct jc_template *tmpl = bundle->tmpl;
     // Both were made by `append` and are still ours to fill.
     struct jc_facet *facets = (struct jc_facet *) (uintptr_t) specialization->facets;
     const char **parameters = (const char **) (uintptr_t) specialization->parameters;
-    row += group->num_ranged;
-    for (size_t i = 0; i < group->num_observed; i++) {
-        unsigned slot = group->observed[i];
+    row += bundle->num_ranged;
+    for (size_t i = 0; i < bundle->num_observed; i++) {
+        unsigned slot = bundle->observed[i];
         if (slot >= tmpl->num_arguments)
             parameters[slot - tmpl->num_arguments] =
                 tmpl->parameters[slot - tmpl->num_arguments].dispatch[row[i]].value;
-        else if (jc_group_tells_values(group, slot))
+        else if (jc_bundle_tells_values(bundle, slot))
             facets[slot] = (struct jc_facet){JC_FACET_VALUE, row[i]};
         else if (row[i] > 0)
             facets[slot] = tmpl->arguments[slot].facets[row[i] - 1];
@@ -449,7 +449,7 @@ static enum jc_result complete(struct planner *planner, const struct jc_plan_val
     return variant->specialization ? JC_OK : jc_fail_memory(planner->error);
 }
 
-// One state of each group: a variant. `picks` says which states; `first` is the call.
+// One state of each bundle: a variant. `picks` says which states; `first` is the call.
 struct combination {
     uint32_t *picks;
     int64_t *first; // of each ranged argument
@@ -472,25 +472,25 @@ static size_t rank_of(const struct planner *planner, unsigned argument)
     return rank;
 }
 
-// The first call that reaches a combination takes for each group the first point of its state:
-// groups share no arguments. An argument of no group stays at its smallest value.
+// The first call that reaches a combination takes for each bundle the first point of its state:
+// bundles share no arguments. An argument of no bundle stays at its smallest value.
 static void find_first(const struct planner *planner, struct combination *combination)
 {
     for (size_t i = 0; i < planner->num_ranged; i++)
         combination->first[i] = planner->settings.ranges[planner->ranged[i]].min;
-    for (size_t g = 0; g < planner->num_groups; g++) {
-        const struct jc_group *group = &planner->groups[g];
+    for (size_t g = 0; g < planner->num_bundles; g++) {
+        const struct jc_bundle *bundle = &planner->bundles[g];
         const int64_t *row =
-            planner->states[g].rows + combination->picks[g] * jc_group_row(group);
-        for (size_t i = 0; i < group->num_ranged; i++)
-            combination->first[rank_of(planner, group->ranged[i])] = row[i];
+            planner->states[g].rows + combination->picks[g] * jc_bundle_row(bundle);
+        for (size_t i = 0; i < bundle->num_ranged; i++)
+            combination->first[rank_of(planner, bundle->ranged[i])] = row[i];
     }
 }
 
 static enum jc_result count_combinations(const struct planner *planner, size_t *count)
 {
     *count = 1;
-    for (size_t g = 0; g < planner->num_groups; g++)
+    for (size_t g = 0; g < planner->num_bundles; g++)
         if (__builtin_mul_overflow(*count, planner->states[g].count, count) ||
             *count > JC_MAX_STATES - planner->plan->num_variants)
             return jc_fail(planner->error, JC_ERROR_LIMIT,
@@ -510,17 +510,17 @@ static enum jc_result add_combination(struct planner *planner, size_t index,
     for (size_t i = 0; i < planner->num_ranged; i++)
         first[i] = (struct jc_plan_value){planner->tmpl->arguments[planner->ranged[i]].name,
                                           combination->first[i]};
-    for (size_t g = 0; g < planner->num_groups; g++)
-        apply_state(&planner->groups[g],
+    for (size_t g = 0; g < planner->num_bundles; g++)
+        apply_state(&planner->bundles[g],
                     planner->states[g].rows +
-                        combination->picks[g] * jc_group_row(&planner->groups[g]),
+                        combination->picks[g] * jc_bundle_row(&planner->bundles[g]),
                     specialization);
     planner->reaches_generic[index] |= is_generic(planner, specialization);
     return complete(planner, first);
 }
 
-// Every state of one group with every state of the others, in the order in which calls reach them.
-static enum jc_result combine_groups(struct planner *planner, size_t index)
+// Every state of one bundle with every state of the others, in the order in which calls reach them.
+static enum jc_result combine_bundles(struct planner *planner, size_t index)
 {
     size_t count;
     enum jc_result result = count_combinations(planner, &count);
@@ -529,17 +529,17 @@ static enum jc_result combine_groups(struct planner *planner, size_t index)
     size_t num_ranged = planner->num_ranged;
     struct jc_arena scratch = {0};
     struct combination *combinations = jc_arena_alloc(&scratch, count, sizeof(*combinations));
-    uint32_t *picks = jc_arena_alloc(&scratch, count * planner->num_groups, sizeof(*picks));
+    uint32_t *picks = jc_arena_alloc(&scratch, count * planner->num_bundles, sizeof(*picks));
     int64_t *first = jc_arena_alloc(&scratch, count * (num_ranged + 1), sizeof(*first));
     if (!combinations || !picks || !first || !reserve(planner->plan, count)) {
         result = jc_fail_memory(planner->error);
         goto finish_scratch;
     }
     for (size_t i = 0; i < count; i++) {
-        combinations[i].picks = picks + i * planner->num_groups;
+        combinations[i].picks = picks + i * planner->num_bundles;
         combinations[i].first = first + i * num_ranged;
         size_t rest = i;
-        for (size_t g = 0; g < planner->num_groups; g++) {
+        for (size_t g = 0; g < planner->num_bundles; g++) {
             combinations[i].picks[g] = (uint32_t) (rest % planner->states[g].count);
             rest /= planner->states[g].count;
         }
@@ -592,17 +592,17 @@ static enum jc_result count_choices(struct planner *planner)
     return planner->reaches_generic ? JC_OK : jc_fail_memory(planner->error);
 }
 
-static enum jc_result enumerate_groups(struct planner *planner, bool is_first)
+static enum jc_result enumerate_bundles(struct planner *planner, bool is_first)
 {
     enum jc_result result = JC_OK;
-    for (size_t g = 0; result == JC_OK && g < planner->num_groups; g++) {
+    for (size_t g = 0; result == JC_OK && g < planner->num_bundles; g++) {
         // What no varied parameter touches is enumerated once.
-        if (!is_first && !planner->groups[g].varies)
+        if (!is_first && !planner->bundles[g].varies)
             continue;
         free(planner->states[g].rows);
         planner->states[g] = (struct jc_states){0};
-        result = jc_group_enumerate(&planner->groups[g], planner->numbers, &planner->states[g],
-                                    planner->error);
+        result = jc_bundle_enumerate(&planner->bundles[g], planner->numbers, &planner->states[g],
+                                     planner->error);
     }
     return result;
 }
@@ -612,11 +612,11 @@ static enum jc_result add_reached(struct planner *planner)
     enum jc_result result = JC_OK;
     for (size_t i = 0; result == JC_OK && i < planner->num_combinations; i++) {
         set_numbers(planner);
-        result = enumerate_groups(planner, i == 0);
+        result = enumerate_bundles(planner, i == 0);
         if (result == JC_OK)
             result = try_unread(planner, i == 0);
         if (result == JC_OK)
-            result = combine_groups(planner, i);
+            result = combine_bundles(planner, i);
         next_combination(planner);
     }
     planner->plan->num_reached = planner->plan->num_variants;
@@ -773,7 +773,7 @@ static enum jc_result plan_calls(struct planner *planner)
 {
     enum jc_result result = check_ranges(planner);
     if (result == JC_OK)
-        result = make_groups(planner);
+        result = make_bundles(planner);
     if (result == JC_OK)
         result = find_unread(planner);
     return result == JC_OK ? add_reached(planner) : result;
@@ -790,7 +790,7 @@ static enum jc_result make_plan(struct planner *planner, const struct jc_plan_pa
         result = add_generic(planner);
     if (result == JC_OK)
         result = find_causes(planner);
-    for (size_t g = 0; g < planner->num_groups; g++)
+    for (size_t g = 0; g < planner->num_bundles; g++)
         free(planner->states[g].rows);
     return result;
 }

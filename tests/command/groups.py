@@ -314,15 +314,15 @@ class Losing(crew.Case):
                 self.expect_end(ranks)
 
     def at_each_stop(self, check, *words, **variables):
-        """Before it has said anything, and while all of them compile."""
-        for where in ("joined", "progress"):
+        """Before it has said anything, and while all of them compile: each has begun some."""
+        for where in ("joined", "progress", "loading"):
             with self.subTest(where=where):
                 self.hold.touch()
                 try:
-                    ranks = self.start_with([f"stop@{where}"], *self.templates(1, 2), *words,
+                    ranks = self.start_with([f"stop@{where}"], *self.templates(1, 15), *words,
                                             "hold@opened", **variables)
                     self.until_said(ranks[self.LOST], "fault")
-                    if where == "progress":
+                    if where != "joined":
                         self.until_compiling()
                     self.hold.unlink()
                     check(ranks)
@@ -347,9 +347,20 @@ class Losing(crew.Case):
 
     def test_the_others_finish_without_a_stopped_rank_if_asked_to(self):
         def check(ranks):
-            self.expect_ok(self.others(ranks), loaded=3, lost=1, ready=self.RANKS - 1)
-        # What it had begun to compile is compiled anew only once it has taken too long.
-        self.at_each_stop(check, "timeout=12000", "without_lost", JITCACHE_COMPILE_TIMEOUT="4")
+            self.expect_ok(self.others(ranks), loaded=16, lost=1, ready=self.RANKS - 1)
+        # What it had begun to compile is compiled by others, long before that has taken too long.
+        self.at_each_stop(check, "timeout=3000", "without_lost")
+
+    def test_a_stopped_rank_is_named_also_where_the_others_are_not_ready(self):
+        self.hold.touch()
+        ranks = self.start_with(["stop@loading"], *self.templates(1, 15), "timeout=2000",
+                                "without_lost")
+        others = self.others(ranks)
+        verdicts = self.expect_failure(
+            others, LATE, rf"^rank {self.LOST} did not answer in time; when last heard of,"
+            rf" rank {self.LOST} had 0 of 16 variants loaded\nranks 0, 1 and 3: the time limit")
+        self.assertEqual(len({verdict["text"] for verdict in verdicts}), 1, self.tell())
+        self.expect_end(others)
 
     def test_a_rank_that_does_not_come_in_time_is_named(self):
         words = [*self.templates(1, 2), "timeout=1500"]

@@ -24,6 +24,7 @@
 //     made          the context is there
 //     joined        the group is there
 //     progress      within the first call of `progress`
+//     loading       within the first after all ranks have come
 //     ready         within the first that says that everything is loaded here
 //     opened        a warm-up has returned
 //
@@ -199,6 +200,8 @@ static bool note_progress(void *user, const struct jc_group_progress *progress)
          "last_loaded", (json_int_t) progress->last_loaded,
          "last_planned", (json_int_t) progress->last_planned);
     reach(rank, "progress");
+    if (progress->last_planned > 0)
+        reach(rank, "loading");
     if (progress->planned > 0 && progress->loaded == progress->planned)
         reach(rank, "ready");
     return !rank->refuses;

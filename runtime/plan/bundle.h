@@ -1,12 +1,12 @@
-// A group: arguments that have to be varied together, because something follows from several of
+// A bundle: arguments that have to be varied together, because something follows from several of
 // them, and the states that their calls reach. The planner's inner loop.
 
-#ifndef JC_GROUP_H
-#define JC_GROUP_H
+#ifndef JC_BUNDLE_H
+#define JC_BUNDLE_H
 
 #include "setting.h"
 
-struct jc_group {
+struct jc_bundle {
     const struct jc_template *tmpl;
     const struct jc_settings *settings;
     unsigned *ranged; // arguments with a range of several values, in order
@@ -32,18 +32,18 @@ struct jc_states {
     int64_t *rows; // malloc
 };
 
-static inline size_t jc_group_row(const struct jc_group *group)
+static inline size_t jc_bundle_row(const struct jc_bundle *bundle)
 {
-    return group->num_ranged + group->num_observed;
+    return bundle->num_ranged + bundle->num_observed;
 }
 
 // Enumerates. `numbers` are the values of the slots that are the same for all points.
 // JC_ERROR_EXPRESSION, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. `states` is to be released by
 // free(states->rows) either way.
-enum jc_result jc_group_enumerate(const struct jc_group *group, const int64_t *numbers,
-                                  struct jc_states *states, struct jc_error *error);
+enum jc_result jc_bundle_enumerate(const struct jc_bundle *bundle, const int64_t *numbers,
+                                   struct jc_states *states, struct jc_error *error);
 
 // Whether the argument's value facet is active, so that every value is a state of its own.
-bool jc_group_tells_values(const struct jc_group *group, unsigned argument);
+bool jc_bundle_tells_values(const struct jc_bundle *bundle, unsigned argument);
 
 #endif

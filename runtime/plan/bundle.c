@@ -1,4 +1,4 @@
-#include "group.h"
+#include "bundle.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -98,7 +98,7 @@ struct digit {
 };
 
 struct enumeration {
-    const struct jc_group *group;
+    const struct jc_bundle *bundle;
     struct jc_arena arena;
     struct jc_column **columns; // of every slot
     int64_t *points;            // the ranged arguments' values at the block's first point
@@ -113,34 +113,34 @@ struct enumeration {
     struct jc_error *error;
 };
 
-bool jc_group_tells_values(const struct jc_group *group, unsigned argument)
+bool jc_bundle_tells_values(const struct jc_bundle *bundle, unsigned argument)
 {
-    const struct jc_argument *it = &group->tmpl->arguments[argument];
+    const struct jc_argument *it = &bundle->tmpl->arguments[argument];
     return it->num_facets > 0 && it->facets[0].kind == JC_FACET_VALUE &&
-           jc_argument_facet_active(it, &it->facets[0], group->settings->without[argument]);
+           jc_argument_facet_active(it, &it->facets[0], bundle->settings->without[argument]);
 }
 
-static const struct jc_parameter *parameter_of(const struct jc_group *group, unsigned slot)
+static const struct jc_parameter *parameter_of(const struct jc_bundle *bundle, unsigned slot)
 {
-    size_t num_arguments = group->tmpl->num_arguments;
-    return slot < num_arguments ? NULL : &group->tmpl->parameters[slot - num_arguments];
+    size_t num_arguments = bundle->tmpl->num_arguments;
+    return slot < num_arguments ? NULL : &bundle->tmpl->parameters[slot - num_arguments];
 }
 
 // Codes are numbers below the product of the radixes, which is kept below 2^62. Numbering brings
 // that down to the number of points at most.
 static void lay_out_digits(struct enumeration *enumeration)
 {
-    const struct jc_group *group = enumeration->group;
+    const struct jc_bundle *bundle = enumeration->bundle;
     uint64_t product = 1;
-    for (size_t i = 0; i < group->num_observed; i++) {
+    for (size_t i = 0; i < bundle->num_observed; i++) {
         struct digit *digit = &enumeration->digits[i];
-        unsigned slot = group->observed[i];
-        const struct jc_parameter *parameter = parameter_of(group, slot);
+        unsigned slot = bundle->observed[i];
+        const struct jc_parameter *parameter = parameter_of(bundle, slot);
         if (parameter)
             digit->radix = parameter->num_dispatch;
         else
-            digit->radix = 1 + group->tmpl->arguments[slot].num_facets;
-        if (!parameter && jc_group_tells_values(group, slot)) {
+            digit->radix = 1 + bundle->tmpl->arguments[slot].num_facets;
+        if (!parameter && jc_bundle_tells_values(bundle, slot)) {
             digit->numbers_states = true;
             digit->radix = JC_MAX_POINTS;
         }
@@ -154,16 +154,16 @@ static void lay_out_digits(struct enumeration *enumeration)
 
 static enum jc_result prepare(struct enumeration *enumeration, const int64_t *numbers)
 {
-    const struct jc_group *group = enumeration->group;
-    const struct jc_template *tmpl = group->tmpl;
+    const struct jc_bundle *bundle = enumeration->bundle;
+    const struct jc_template *tmpl = bundle->tmpl;
     struct jc_arena *arena = &enumeration->arena;
     size_t num_slots = tmpl->num_arguments + tmpl->num_parameters;
     unsigned depth = 1;
     enumeration->columns = jc_arena_alloc(arena, num_slots, sizeof(*enumeration->columns));
     enumeration->chosen = jc_arena_alloc(arena, num_slots, sizeof(*enumeration->chosen));
-    enumeration->points = jc_arena_alloc(arena, group->num_ranged, sizeof(int64_t));
-    enumeration->digits = jc_arena_alloc(arena, group->num_observed, sizeof(struct digit));
-    enumeration->observed = jc_arena_alloc(arena, group->num_observed,
+    enumeration->points = jc_arena_alloc(arena, bundle->num_ranged, sizeof(int64_t));
+    enumeration->digits = jc_arena_alloc(arena, bundle->num_observed, sizeof(struct digit));
+    enumeration->observed = jc_arena_alloc(arena, bundle->num_observed,
                                            sizeof(*enumeration->observed));
     if (!enumeration->columns || !enumeration->chosen || !enumeration->points ||
         !enumeration->digits || !enumeration->observed)
@@ -175,11 +175,11 @@ static enum jc_result prepare(struct enumeration *enumeration, const int64_t *nu
         enumeration->columns[slot]->uniform = true;
         enumeration->columns[slot]->values[0] = numbers[slot];
     }
-    for (size_t i = 0; i < group->num_ranged; i++)
-        enumeration->points[i] = group->settings->ranges[group->ranged[i]].min;
-    for (size_t i = 0; i < group->num_computed; i++) {
-        unsigned slot = group->computed[i];
-        const struct jc_parameter *parameter = parameter_of(group, slot);
+    for (size_t i = 0; i < bundle->num_ranged; i++)
+        enumeration->points[i] = bundle->settings->ranges[bundle->ranged[i]].min;
+    for (size_t i = 0; i < bundle->num_computed; i++) {
+        unsigned slot = bundle->computed[i];
+        const struct jc_parameter *parameter = parameter_of(bundle, slot);
         if (!parameter) {
             unsigned needed = tmpl->arguments[slot].derive->depth;
             depth = needed > depth ? needed : depth;
@@ -199,7 +199,7 @@ static enum jc_result prepare(struct enumeration *enumeration, const int64_t *nu
 
 static void finish(struct enumeration *enumeration)
 {
-    for (size_t i = 0; enumeration->digits && i < enumeration->group->num_observed; i++) {
+    for (size_t i = 0; enumeration->digits && i < enumeration->bundle->num_observed; i++) {
         finish_numbering(&enumeration->digits[i].states);
         finish_numbering(&enumeration->digits[i].codes);
     }
@@ -213,15 +213,15 @@ static void finish(struct enumeration *enumeration)
 // fastest.
 static void fill_points(struct enumeration *enumeration, size_t count)
 {
-    const struct jc_group *group = enumeration->group;
+    const struct jc_bundle *bundle = enumeration->bundle;
     enumeration->count = count;
-    for (size_t i = 0; i < group->num_ranged; i++)
-        enumeration->columns[group->ranged[i]]->uniform = false;
+    for (size_t i = 0; i < bundle->num_ranged; i++)
+        enumeration->columns[bundle->ranged[i]]->uniform = false;
     for (size_t point = 0; point < count; point++) {
-        for (size_t i = 0; i < group->num_ranged; i++)
-            enumeration->columns[group->ranged[i]]->values[point] = enumeration->points[i];
-        for (size_t i = group->num_ranged; i-- > 0;) {
-            const struct jc_range *range = &group->settings->ranges[group->ranged[i]];
+        for (size_t i = 0; i < bundle->num_ranged; i++)
+            enumeration->columns[bundle->ranged[i]]->values[point] = enumeration->points[i];
+        for (size_t i = bundle->num_ranged; i-- > 0;) {
+            const struct jc_range *range = &bundle->settings->ranges[bundle->ranged[i]];
             if (enumeration->points[i] < range->max) {
                 enumeration->points[i]++;
                 break;
@@ -242,13 +242,13 @@ static enum jc_result fail_at(struct enumeration *enumeration, unsigned slot,
                               const struct jc_expression *expression, size_t point,
                               const char *message)
 {
-    const struct jc_group *group = enumeration->group;
-    const struct jc_template *tmpl = group->tmpl;
+    const struct jc_bundle *bundle = enumeration->bundle;
+    const struct jc_template *tmpl = bundle->tmpl;
     size_t num_slots = tmpl->num_arguments + tmpl->num_parameters;
     char where[512] = "";
-    for (size_t i = 0; i < group->num_ranged; i++) {
+    for (size_t i = 0; i < bundle->num_ranged; i++) {
         size_t length = strlen(where);
-        unsigned ranged = group->ranged[i];
+        unsigned ranged = bundle->ranged[i];
         snprintf(where + length, sizeof(where) - length, "%s%s = %" PRId64, i ? ", " : "at ",
                  tmpl->arguments[ranged].name, number_at(enumeration->columns[ranged], point));
     }
@@ -285,7 +285,7 @@ static const struct jc_block *evaluate(struct enumeration *enumeration,
 
 static enum jc_result derive(struct enumeration *enumeration, unsigned slot)
 {
-    const struct jc_argument *argument = &enumeration->group->tmpl->arguments[slot];
+    const struct jc_argument *argument = &enumeration->bundle->tmpl->arguments[slot];
     const struct jc_block *block = evaluate(enumeration, argument->derive);
     struct jc_column *column = enumeration->columns[slot];
     size_t points = block->numbers.uniform ? 1 : enumeration->count;
@@ -319,7 +319,7 @@ _Static_assert(JC_MAX_DISPATCH < UNDECIDED, "a case fits in a byte");
 // reached.
 static enum jc_result dispatch(struct enumeration *enumeration, unsigned slot)
 {
-    const struct jc_parameter *parameter = parameter_of(enumeration->group, slot);
+    const struct jc_parameter *parameter = parameter_of(enumeration->bundle, slot);
     uint8_t *chosen = enumeration->chosen[slot];
     memset(chosen, UNDECIDED, enumeration->count);
     for (size_t i = 0; i < parameter->num_dispatch; i++) {
@@ -364,13 +364,13 @@ static void observe_facet(const struct jc_facet *facet, int64_t state, const int
 
 // Nothing is known of a pointer before a call: a plan counts it as not null. Its value is how many
 // of its align facets do not hold, the largest first.
-static void observe_pointer(const struct jc_group *group, unsigned slot, const int64_t *values,
+static void observe_pointer(const struct jc_bundle *bundle, unsigned slot, const int64_t *values,
                             size_t count, int64_t *states)
 {
-    const struct jc_argument *argument = &group->tmpl->arguments[slot];
+    const struct jc_argument *argument = &bundle->tmpl->arguments[slot];
     unsigned first, aligns = jc_argument_aligns(argument, &first);
     bool active = aligns > 0 && jc_argument_facet_active(argument, &argument->facets[first],
-                                                         group->settings->without[slot]);
+                                                         bundle->settings->without[slot]);
     for (size_t i = 0; i < count; i++)
         states[i] = active && values[i] < aligns ? 1 + first + values[i] : 0;
 }
@@ -378,19 +378,19 @@ static void observe_pointer(const struct jc_group *group, unsigned slot, const i
 // The most specific facet that holds: the least specific goes first and is written over.
 static void observe_argument(struct enumeration *enumeration, unsigned slot, int64_t *states)
 {
-    const struct jc_group *group = enumeration->group;
-    const struct jc_argument *argument = &group->tmpl->arguments[slot];
+    const struct jc_bundle *bundle = enumeration->bundle;
+    const struct jc_argument *argument = &bundle->tmpl->arguments[slot];
     const struct jc_column *column = enumeration->columns[slot];
     size_t points = column->uniform ? 1 : enumeration->count;
     if (argument->type.type_class == JC_CLASS_POINTER) {
-        observe_pointer(group, slot, column->values, points, states);
-    } else if (jc_group_tells_values(group, slot)) {
+        observe_pointer(bundle, slot, column->values, points, states);
+    } else if (jc_bundle_tells_values(bundle, slot)) {
         memcpy(states, column->values, points * sizeof(*states));
     } else {
         memset(states, 0, points * sizeof(*states));
         for (unsigned i = argument->num_facets; i-- > 0;) {
             const struct jc_facet *facet = &argument->facets[i];
-            if (!jc_argument_facet_active(argument, facet, group->settings->without[slot]))
+            if (!jc_argument_facet_active(argument, facet, bundle->settings->without[slot]))
                 continue;
             observe_facet(facet, 1 + (int64_t) i, column->values, points, states);
         }
@@ -401,7 +401,7 @@ static void observe_argument(struct enumeration *enumeration, unsigned slot, int
 
 static void observe_parameter(const struct enumeration *enumeration, unsigned slot, int64_t *states)
 {
-    const struct jc_parameter *parameter = parameter_of(enumeration->group, slot);
+    const struct jc_parameter *parameter = parameter_of(enumeration->bundle, slot);
     uint8_t first[JC_MAX_DISPATCH]; // the first case with the same value
     for (size_t i = 0; i < parameter->num_dispatch; i++)
         for (size_t j = i + 1; j-- > 0;)
@@ -440,13 +440,13 @@ static bool add_digit(struct enumeration *enumeration, struct digit *digit, cons
 
 static enum jc_result add_state(struct enumeration *enumeration, size_t point)
 {
-    const struct jc_group *group = enumeration->group;
+    const struct jc_bundle *bundle = enumeration->bundle;
     struct jc_states *states = enumeration->states;
-    size_t width = jc_group_row(group);
+    size_t width = jc_bundle_row(bundle);
     if (states->count == JC_MAX_STATES)
         return jc_fail(enumeration->error, JC_ERROR_LIMIT,
                        "%s: over %zu variants; narrow a range, or write do_not_specialize",
-                       group->tmpl->name, JC_MAX_STATES);
+                       bundle->tmpl->name, JC_MAX_STATES);
     if (states->count == states->capacity) {
         size_t capacity = states->capacity ? 2 * states->capacity : 16;
         int64_t *rows = realloc(states->rows, capacity * (width ? width : 1) * sizeof(*rows));
@@ -456,21 +456,21 @@ static enum jc_result add_state(struct enumeration *enumeration, size_t point)
         states->capacity = capacity;
     }
     int64_t *row = states->rows + states->count++ * width;
-    for (size_t i = 0; i < group->num_ranged; i++)
-        *row++ = enumeration->columns[group->ranged[i]]->values[point];
-    for (size_t i = 0; i < group->num_observed; i++)
+    for (size_t i = 0; i < bundle->num_ranged; i++)
+        *row++ = enumeration->columns[bundle->ranged[i]]->values[point];
+    for (size_t i = 0; i < bundle->num_observed; i++)
         *row++ = enumeration->observed[i][point];
     return JC_OK;
 }
 
 static enum jc_result observe(struct enumeration *enumeration)
 {
-    const struct jc_group *group = enumeration->group;
+    const struct jc_bundle *bundle = enumeration->bundle;
     memset(enumeration->codes, 0, enumeration->count * sizeof(enumeration->codes[0]));
-    for (size_t i = 0; i < group->num_observed; i++) {
-        unsigned slot = group->observed[i];
+    for (size_t i = 0; i < bundle->num_observed; i++) {
+        unsigned slot = bundle->observed[i];
         int64_t *states = enumeration->observed[i];
-        if (parameter_of(group, slot))
+        if (parameter_of(bundle, slot))
             observe_parameter(enumeration, slot, states);
         else
             observe_argument(enumeration, slot, states);
@@ -489,50 +489,50 @@ static enum jc_result observe(struct enumeration *enumeration)
     return JC_OK;
 }
 
-static enum jc_result count_points(const struct jc_group *group, int64_t *points,
+static enum jc_result count_points(const struct jc_bundle *bundle, int64_t *points,
                                    struct jc_error *error)
 {
     *points = 1;
-    for (size_t i = 0; i < group->num_ranged; i++) {
-        const struct jc_range *range = &group->settings->ranges[group->ranged[i]];
+    for (size_t i = 0; i < bundle->num_ranged; i++) {
+        const struct jc_range *range = &bundle->settings->ranges[bundle->ranged[i]];
         int64_t width;
         if (__builtin_sub_overflow(range->max, range->min, &width) ||
             __builtin_add_overflow(width, 1, &width) ||
             __builtin_mul_overflow(*points, width, points) || *points > JC_MAX_POINTS) {
             char names[512] = "";
-            for (size_t j = 0; j < group->num_ranged; j++) {
+            for (size_t j = 0; j < bundle->num_ranged; j++) {
                 size_t length = strlen(names);
                 snprintf(names + length, sizeof(names) - length, "%s%s", j ? ", " : "",
-                         group->tmpl->arguments[group->ranged[j]].name);
+                         bundle->tmpl->arguments[bundle->ranged[j]].name);
             }
             return jc_fail(error, JC_ERROR_LIMIT,
                            "%s: over 2^28 combinations of %s, which depend on one another; narrow "
-                           "one with --range NAME=LO:HI", group->tmpl->name, names);
+                           "one with --range NAME=LO:HI", bundle->tmpl->name, names);
         }
     }
     return JC_OK;
 }
 
-enum jc_result jc_group_enumerate(const struct jc_group *group, const int64_t *numbers,
-                                  struct jc_states *states, struct jc_error *error)
+enum jc_result jc_bundle_enumerate(const struct jc_bundle *bundle, const int64_t *numbers,
+                                   struct jc_states *states, struct jc_error *error)
 {
     int64_t points;
-    enum jc_result result = count_points(group, &points, error);
+    enum jc_result result = count_points(bundle, &points, error);
     if (result)
         return result;
     struct enumeration *enumeration = calloc(1, sizeof(*enumeration));
     if (!enumeration)
         return jc_fail_memory(error);
-    enumeration->group = group;
+    enumeration->bundle = bundle;
     enumeration->states = states;
     enumeration->error = error;
     result = prepare(enumeration, numbers);
     while (result == JC_OK && points > 0) {
         fill_points(enumeration, points < JC_BLOCK ? (size_t) points : JC_BLOCK);
         points -= (int64_t) enumeration->count;
-        for (size_t i = 0; result == JC_OK && i < group->num_computed; i++) {
-            unsigned slot = group->computed[i];
-            result = slot < group->tmpl->num_arguments ? derive(enumeration, slot)
+        for (size_t i = 0; result == JC_OK && i < bundle->num_computed; i++) {
+            unsigned slot = bundle->computed[i];
+            result = slot < bundle->tmpl->num_arguments ? derive(enumeration, slot)
                                                        : dispatch(enumeration, slot);
         }
         if (result == JC_OK)
