@@ -140,7 +140,8 @@ static void destroy(struct jc_exchange *exchange)
     (void) exchange;
 }
 
-static const struct jc_exchange_calls calls = {meet_begin, meet_poll, meet_expire, look, destroy};
+static const struct jc_exchange_calls calls = {meet_begin, meet_poll, meet_expire, look, NULL,
+                                               destroy};
 
 // --- ranks ---------------------------------------------------------------------------------------
 

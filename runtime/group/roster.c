@@ -312,6 +312,7 @@ enum attempt {
 struct joining {
     struct jc_roster *roster;
     uint64_t until_ns;
+    bool has_told; // left a refusal, which is not true any more if it joins after all
     enum jc_result result;
     struct jc_error *error;
 };
@@ -346,14 +347,16 @@ static void name_process(const struct jc_roster *roster, const struct jc_roster_
     snprintf(text, 128, "process %" PRIu64 " on %s", process.pid, host);
 }
 
-// Tells those who wait for this rank why it does not come. With the gate held.
+// Tells those who wait for this rank why it does not come; NULL: no more of that. With the gate
+// held.
 static void leave_refusal(const struct jc_roster *roster, const char *why)
 {
     struct jc_roster_head head = {0};
     char text[JC_ROSTER_REFUSAL_SIZE] = "";
     const off_t at = offsetof(struct jc_roster_head, refusal);
-    snprintf(text, sizeof(text), "rank %u, process %d: %.24s", roster->rank, (int) getpid(),
-             why);
+    if (why)
+        snprintf(text, sizeof(text), "rank %u, process %d: %.24s", roster->rank, (int) getpid(),
+                 why);
     write_text(head.refusal, text);
     if (jc_file_limit() >= sizeof(head)
         && pwrite(roster->fd, head.refusal, sizeof(head.refusal), at) < 0)
@@ -470,6 +473,8 @@ static enum attempt wait_for_rank(struct joining *joining)
     if (!read_head(roster->fd, &head))
         return AGAIN;
     name_process(roster, &head, roster->rank, process);
+    leave_refusal(roster, "the rank is taken");
+    joining->has_told = true;
     if (has_ended(roster, roster->fd, &head, roster->rank))
         return put_off(joining, JC_ERROR_NOT_READY, "%s: rank %u was in the group before, as %s,"
                        " which has ended; end the other ranks too, and start all anew",
@@ -586,6 +591,8 @@ static enum attempt take_seat(struct joining *joining)
         unmap(roster);
     } else {
         note_together(roster);
+        if (joining->has_told)
+            leave_refusal(roster, NULL);
         return JOINED;
     }
     jc_lock_byte(roster->fd, rank_byte(roster->rank), F_UNLCK);
