@@ -317,13 +317,13 @@ static enum jc_result collect(struct host *host, void *all, struct losses *losse
                                              : end_given_up(host, own, error);
 }
 
-static bool is_complete(const struct host *host)
+// The first that the round still waits for; as many as there are ranks: none, it is complete.
+static unsigned find_missing(const struct host *host)
 {
-    for (unsigned rank = 0; rank < host->base.ranks; rank++) {
-        if (is_missing(host, load_word(host, rank)))
-            return false;
-    }
-    return true;
+    unsigned rank = 0;
+    while (rank < host->base.ranks && !is_missing(host, load_word(host, rank)))
+        rank++;
+    return rank;
 }
 
 // Ends the round if it is complete.
@@ -331,7 +331,7 @@ static enum jc_result finish(struct host *host, bool without_lost, void *all,
                              struct jc_error *error)
 {
     struct losses losses = {.in_time = true};
-    if (!is_complete(host))
+    if (find_missing(host) < host->base.ranks)
         return jc_fail(error, JC_ERROR_NOT_READY, "not all ranks have given to the round yet");
     enum jc_result result = collect(host, all, &losses, error);
     if (result != JC_OK)
@@ -377,7 +377,12 @@ static enum jc_result host_expire(struct jc_exchange *exchange, bool without_los
         if (is_missing(host, word))
             return end_nonsense(host, rank, error);
     }
-    return finish(host, without_lost, all, error);
+    result = finish(host, without_lost, all, error);
+    if (result != JC_ERROR_NOT_READY)
+        return result;
+    // Who was declared lost has taken that back, which only one that is damaged does.
+    unsigned rank = find_missing(host);
+    return end_nonsense(host, rank < exchange->ranks ? rank : exchange->rank, error);
 }
 
 // --- looking -------------------------------------------------------------------------------------
