@@ -529,7 +529,7 @@ static void one_that_is_stopped_is_lost_when_the_time_is_up_and_learns_it(void *
     assert_int_equal(give(exchange, 0, SHORT_NS, false, all, &error), JC_ERROR_TIMEOUT);
     assert_int_equal(answer_of(&children[0]), JC_ERROR_TIMEOUT); // whose own limit is far
     assert_says_pid("rank 2 (process", children[1].pid);
-    assert_says("did not answer in time");
+    assert_says("has joined, and did not come to the warm-up in time");
     assert_null(strstr(error.text, "rank 1"));
     kill(children[1].pid, SIGCONT);
     assert_int_equal(ask(&children[1], 'r'), JC_ERROR_PEER);
@@ -587,8 +587,8 @@ static void one_that_does_not_come_is_lost_when_the_time_is_up(void **state)
     struct jc_exchange *exchanges[2] = {join(0, 4), join(2, 4)};
     assert_int_equal(exchanges[1]->calls->begin(exchanges[1], all, 8, NULL), JC_OK);
     assert_int_equal(give(exchanges[0], 0, SHORT_NS, false, all, &error), JC_ERROR_TIMEOUT);
-    snprintf(text, sizeof(text), "rank 1 did not come in time; rank 3 did not come in time; ranks"
-             " meet in %s, which all have to see", scratch_path("dir/g.group"));
+    snprintf(text, sizeof(text), "rank 1 has not joined in time; rank 3 has not joined in time;"
+             " ranks meet in %s, which all have to see", scratch_path("dir/g.group"));
     assert_string_equal(error.text, text);
     assert_int_equal(exchanges[1]->calls->poll(exchanges[1], false, all, &error),
                      JC_ERROR_TIMEOUT);
@@ -608,7 +608,7 @@ static void many_that_do_not_come_leave_room_for_where_they_are_expected(void **
     static uint64_t all[JC_MAX_RANKS];
     struct jc_exchange *exchange = join(0, JC_MAX_RANKS);
     assert_int_equal(give(exchange, 0, 0, false, all, &error), JC_ERROR_TIMEOUT);
-    assert_says("rank 16 did not come in time; and 1007 more; ranks meet in ");
+    assert_says("rank 16 has not joined in time; and 1007 more; ranks meet in ");
     assert_says(scratch_path("dir/g.group"));
     leave(exchange);
 }
@@ -866,7 +866,7 @@ static void one_that_is_given_up_while_it_gives_has_not_given(void **state)
     (void) state;
     meet();
     assert_int_equal(stop_in(begin_from_page, have_a_round), JC_ERROR_PEER);
-    assert_says("gone on without this one, rank 0: it did not answer in time");
+    assert_says("gone on without this one, rank 0: it has joined, and did not come");
     others_go_on(3);
     assert_false(others_failed);
     part();

@@ -352,6 +352,7 @@ struct joining {
     char launch[JC_ROSTER_LAUNCH_SIZE];
     bool is_new; // the file, which this process has created
     uint64_t until_ns;
+    bool has_told; // left a refusal, which is not true any more if it joins after all
     enum jc_result result;
     struct jc_error *error;
 };
@@ -386,14 +387,16 @@ static void name_process(const struct jc_roster *roster, const struct jc_roster_
     snprintf(text, 128, "process %" PRIu64 " on %s", process.pid, host);
 }
 
-// Tells those who wait for this rank why it does not come. With the gate held.
+// Tells those who wait for this rank why it does not come; NULL: no more of that. With the gate
+// held.
 static void leave_refusal(const struct jc_roster *roster, const char *why)
 {
     struct jc_roster_head head = {0};
     char text[JC_ROSTER_REFUSAL_SIZE] = "";
     const off_t at = offsetof(struct jc_roster_head, refusal);
-    snprintf(text, sizeof(text), "rank %u, process %d: %.24s", roster->rank, (int) getpid(),
-             why);
+    if (why)
+        snprintf(text, sizeof(text), "rank %u, process %d: %.24s", roster->rank, (int) getpid(),
+                 why);
     write_text(head.refusal, text);
     if (jc_file_limit() >= sizeof(head)
         && pwrite(roster->fd, head.refusal, sizeof(head.refusal), at) < 0)
@@ -439,6 +442,7 @@ static enum attempt wait_for_other_launch(struct joining *joining,
     const struct jc_roster *roster = joining->roster;
     char process[128];
     leave_refusal(roster, "another launch");
+    joining->has_told = true;
     name_process(roster, head, alive, process);
     return put_off(joining, JC_ERROR_NOT_READY, "%s: ranks of another launch of that job still run:"
                    " rank %u, %s; end them; where they are of this job, give all its ranks the same"
@@ -554,6 +558,8 @@ static enum attempt wait_for_rank(struct joining *joining)
     if (status != 0)
         return refuse_errno(joining, status);
     name_process(roster, &head, roster->rank, process);
+    leave_refusal(roster, "the rank is taken");
+    joining->has_told = true;
     return put_off(joining, JC_ERROR_INVALID_ARGUMENT, "jc_group_params: rank: %u is taken, by %s;"
                    " give each rank a number of its own, and each job a name of its own",
                    roster->rank, process);
@@ -661,6 +667,8 @@ static enum attempt take_seat(struct joining *joining)
         unmap(roster);
     } else {
         note_together(roster);
+        if (joining->has_told)
+            leave_refusal(roster, NULL);
         return JOINED;
     }
     jc_lock_byte(roster->fd, rank_byte(roster->rank), F_UNLCK);
