@@ -58,6 +58,11 @@ struct jc_group_params {
     // NULL: /dev/shm/jitcache-UID, else `stats` in the cache's folder. For ranks in containers that
     // do not share /dev/shm: a folder of a volume that they do share, on no network
     const char *dir;
+    // Of this start of the job: a text, 1 to 64 bytes, that all its ranks have and no other start
+    // of it, such as the launcher's run id with its count of restarts. Ranks of another start that
+    // are still about to end are told apart by it. NULL: they are not, as long as they have not all
+    // come and none has died. With an all-gather it is ignored
+    const char *launch;
     const struct jc_all_gather *all_gather; // copied; NULL: the ranks are of one host
 };
 #ifndef __cplusplus
@@ -67,13 +72,15 @@ struct jc_group_params {
 
 // Joins a group, or begins it: early, since others learn from it that this rank is there. It does
 // not wait for the other ranks. Only where ranks of an earlier job of that name are still about to
-// end, or another process has this rank, it waits for these, 5 s at most. What a crashed job left
-// is cleared away.
+// end, or another process has this rank, it waits for these, 5 s at most. Ranks are of an earlier
+// job once all have come, or one has died, and where they have another `launch`. What a crashed job
+// left is cleared away.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; or the rank is taken, by the process that the text names.
 // JC_ERROR_MISMATCH: the group was begun with another number of ranks, or by another version of the
-// library. JC_ERROR_NOT_READY: ranks of an earlier job still run, named by the text; or the context
-// is in a group. JC_ERROR_IO: there is no folder for the file, no room in it, or no descriptor; or
-// the context makes variants in the process that this one was forked from. JC_ERROR_OUT_OF_MEMORY.
+// library. JC_ERROR_NOT_READY: ranks of an earlier job still run, one of which the text names, with
+// one that died, if that is why; or the context is in a group. JC_ERROR_IO: there is no folder for
+// the file, no room in it, or no descriptor; it cannot be read; or the context makes variants in
+// the process that this one was forked from. JC_ERROR_OUT_OF_MEMORY.
 // `*group` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_group_create(struct jc_context *context,
                                       const struct jc_group_params *params,
