@@ -1,6 +1,8 @@
 #include "exchange.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "cache/clock.h"
@@ -42,6 +44,16 @@ enum jc_result jc_exchange_round(struct jc_exchange *exchange, const struct jc_p
     return result == JC_OK ? jc_exchange_wait(exchange, patience, all, error) : result;
 }
 
+// Adds to a list of ranks. What does not fit is left out.
+static void JC_FORMAT(2, 3) add(char text[JC_RANKS_TEXT_SIZE], const char *format, ...)
+{
+    size_t length = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + length, JC_RANKS_TEXT_SIZE - length, format, args);
+    va_end(args);
+}
+
 unsigned jc_exchange_list(const struct jc_exchange *exchange,
                           bool (*is_of_kind)(const void *user, unsigned rank), const void *user,
                           char text[JC_RANKS_TEXT_SIZE])
@@ -49,7 +61,8 @@ unsigned jc_exchange_list(const struct jc_exchange *exchange,
     unsigned count = 0, runs = 0;
     for (unsigned i = 0; i < exchange->ranks; i++)
         count += !exchange->lost[i] && is_of_kind(user, i);
-    size_t size = (size_t) sprintf(text, count == 1 ? "rank" : "ranks");
+    text[0] = '\0';
+    add(text, "%s", count == 1 ? "rank" : "ranks");
     for (unsigned i = 0, left = count; left > 0; i++) {
         unsigned run = 0;
         while (i + run < exchange->ranks && !exchange->lost[i + run] && is_of_kind(user, i + run))
@@ -57,15 +70,14 @@ unsigned jc_exchange_list(const struct jc_exchange *exchange,
         if (run == 0)
             continue;
         if (runs++ == MAX_RUNS) {
-            sprintf(text + size, " and %u more", left);
+            add(text, " and %u more", left);
             break;
         }
         run = run == 2 ? 1 : run; // "1 and 2", not "1 to 2"
         left -= run;
-        const char *between = runs == 1 ? "" : left == 0 ? " and" : ",";
-        size += (size_t) sprintf(text + size, "%s %u", between, i);
+        add(text, "%s %u", runs == 1 ? "" : left == 0 ? " and" : ",", i);
         if (run > 1)
-            size += (size_t) sprintf(text + size, " to %u", i + run - 1);
+            add(text, " to %u", i + run - 1);
         i += run - 1;
     }
     return count;
