@@ -10,6 +10,7 @@
 
 #include "cache.h"
 #include "clock.h"
+#include "file.h"
 
 // Who comes first
 //
@@ -248,11 +249,12 @@ static void note(struct jc_slots *slots, unsigned urgency, enum wish wish)
     share->noted = wish;
 }
 
-// What cannot be written is not heard.
+// What cannot be written is not heard. A write past the limit on files would end the engine.
 static void beat(struct jc_slots *slots)
 {
     uint64_t now = jc_now_ns();
-    if (slots->fd < 0 || slots->num_held == 0 || now - slots->beat_ns < BEAT_NS)
+    if (slots->fd < 0 || slots->num_held == 0 || now - slots->beat_ns < BEAT_NS
+        || jc_file_limit() < sizeof(now))
         return;
     slots->beat_ns = now;
     ssize_t written = pwrite(slots->fd, &now, sizeof(now), 0);

@@ -195,12 +195,27 @@ static void known_destroy(struct jc_known_toolchain *known)
     free(known);
 }
 
+// A group has locks of the context's cache, and reads its generations.
+static bool is_left_to_group(struct jc_context *context)
+{
+    enum jc_membership in_group = JC_IN_GROUP;
+    if (!atomic_compare_exchange_strong_explicit(&context->membership, &in_group,
+                                                 JC_GOES_WITH_GROUP, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+        return false;
+    jc_log(&context->log, JC_LOG_ERROR, "jc_context_destroy: the context is still in a group, and"
+           " goes with that; call jc_group_destroy before it");
+    return true;
+}
+
 void jc_context_destroy(struct jc_context **out)
 {
     if (!out || !*out)
         return;
     struct jc_context *context = *out;
     *out = NULL;
+    if (is_left_to_group(context))
+        return;
     jc_backlog_destroy(&context->backlog);
     jc_recorder_destroy(&context->recorder);
     jc_run_destroy(&context->run);

@@ -66,7 +66,13 @@ struct jc_context {
     struct jc_recorder *recorder; // NULL: nothing is recorded
     struct jc_backlog *backlog;
 
-    atomic_bool in_group; // a group is made of it: one at a time
+    // A group is made of it: one at a time. A context that was to be destroyed before its group goes
+    // with that.
+    _Atomic(enum jc_membership {
+        JC_IN_NO_GROUP = 0,
+        JC_IN_GROUP,
+        JC_GOES_WITH_GROUP
+    }) membership;
 
     // What jc_context_seal_info tells. `seal` is written with release and read with acquire order:
     // who sees it sees the backlog's thread started. The others are counts.

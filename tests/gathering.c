@@ -423,7 +423,7 @@ static void what_does_not_belong_to_a_round_is_told_by_rank(void **state)
         assert_string_equal(error.text, cases[i].text);
         assert_int_equal(result, JC_ERROR_MISMATCH);
         assert_int_equal(stage.calls, cases[i].call);
-        assert_int_equal(give(exchange, 10, &again), JC_ERROR_PEER);
+        assert_int_equal(give(exchange, 10, &again), JC_ERROR_MISMATCH);
         assert_string_equal(again.text, cases[i].text);
         exchange->calls->destroy(exchange);
     }
@@ -563,7 +563,7 @@ static void a_callback_that_blocks_is_waited_for_until_the_time_is_up(void **sta
         assert_non_null(strstr(error.text, " s: one of the 2 ranks did not come to it, and which"
                                " one it does not tell; see what the other ranks and the"
                                " communicator say"));
-        assert_int_equal(give(blocked.exchange, 10, &again), JC_ERROR_PEER);
+        assert_int_equal(give(blocked.exchange, 10, &again), JC_ERROR_TIMEOUT);
         assert_string_equal(again.text, error.text);
         for (unsigned i = 0; i <= round; i++)
             wait_for(&blocked.entered);

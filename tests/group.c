@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "counted.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
+#include "runtime/launch/backlog.h"
 #include "runtime/launch/kernel.h"
 #include "sim/sim.h"
 
@@ -616,6 +618,38 @@ static bool watch(void *user, const struct jc_group_progress *progress)
     watcher->calls++;
     watcher->last = *progress;
     return !watcher->gives_up && !(watcher->gives_up_ready && progress->ready > 0);
+}
+
+struct look {
+    bool is_allowed, is_good;
+};
+
+// Where this host has the longest name that there is: of 64 bytes.
+static void *look_on_another_host(void *user)
+{
+    struct look *look = user;
+    struct jc_rank_info info;
+    char name[65];
+    memset(name, 'h', 64);
+    name[64] = '\0';
+    look->is_allowed = unshare(CLONE_NEWUTS) == 0 && sethostname(name, 64) == 0;
+    errno = 77;
+    look->is_good = jc_group_rank(ranks[0].group, 0, &info, NULL) == JC_OK && errno == 77
+                    && strlen(info.host) == 63 && memcmp(info.host, name, 63) == 0;
+    return NULL;
+}
+
+static void a_long_name_of_a_host_is_cut_off_and_no_error(void **state)
+{
+    (void) state;
+    struct look look = {0};
+    pthread_t thread;
+    open_ranks(1, warm_cache, true);
+    assert_int_equal(pthread_create(&thread, NULL, look_on_another_host, &look), 0);
+    pthread_join(thread, NULL);
+    if (!look.is_allowed)
+        skip();
+    assert_true(look.is_good);
 }
 
 static void progress_is_told_while_others_are_awaited(void **state)
@@ -1383,6 +1417,35 @@ static void a_child_of_a_rank_is_none(void **state)
     assert_all(JC_OK);
 }
 
+static void a_child_makes_no_group_with_the_context_of_its_parent(void **state)
+{
+    (void) state;
+    int status;
+    struct jc_group *group;
+    struct jc_error error;
+    open_ranks(1, warm_cache, false);
+    warm_up_all();
+    assert_all(JC_OK);
+    jc_group_destroy(&ranks[0].group);
+    struct jc_context *context = ranks[0].context;
+    assert_int_equal(jc_context_seal(context, JC_SEAL_LOG, &error), JC_OK);
+    // As if a thread of the parent had it at that moment.
+    pthread_mutex_lock(&context->backlog->generations.mutex);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        bool is_good = jc_group_create(context, jc_group_params(.name = "child", .ranks = 1,
+                                                                .dir = scratch), &group, &error)
+                           == JC_ERROR_IO
+                       && !group && strstr(error.text, "make a context of its own");
+        _exit(is_good ? 0 : 1);
+    }
+    pthread_mutex_unlock(&context->backlog->generations.mutex);
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 // -------------------------------------------------------------------------------------------------
 
 // Fills the cache of the tests that compile nothing new.
@@ -1437,6 +1500,7 @@ int main(int argc, char **argv)
         TEST(what_is_not_loaded_is_not_made_under_a_frozen_seal),
         TEST(each_rank_tells_of_the_barrier),
         TEST(each_rank_knows_what_it_heard_of_the_others),
+        TEST(a_long_name_of_a_host_is_cut_off_and_no_error),
         TEST(progress_is_told_while_others_are_awaited),
         TEST(who_comes_late_is_named_in_the_log),
         TEST(who_is_ready_late_is_named_in_the_log),
@@ -1471,6 +1535,7 @@ int main(int argc, char **argv)
         TEST(a_rank_that_is_there_is_not_there_twice),
         TEST(memory_that_runs_out_is_told_and_spoils_nothing),
         TEST(a_child_of_a_rank_is_none),
+        TEST(a_child_makes_no_group_with_the_context_of_its_parent),
     };
     setenv("JITCACHE_SIM_DEVICES", "8", 1);
     if (!sim_open(&sim) || !sim.simulated)

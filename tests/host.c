@@ -546,13 +546,16 @@ static void one_that_does_not_come_is_lost_when_the_time_is_up(void **state)
 {
     (void) state;
     uint64_t all[4] = {0};
+    char text[PATH_MAX + 128];
     struct jc_exchange *exchanges[2] = {join(0, 4), join(2, 4)};
     assert_int_equal(exchanges[1]->calls->begin(exchanges[1], all, 8, NULL), JC_OK);
     assert_int_equal(give(exchanges[0], 0, SHORT_NS, false, all, &error), JC_ERROR_TIMEOUT);
-    assert_string_equal(error.text, "rank 1 did not come in time; rank 3 did not come in time");
+    snprintf(text, sizeof(text), "rank 1 did not come in time; rank 3 did not come in time; ranks"
+             " meet in %s, which all have to see", scratch_path("dir/g.group"));
+    assert_string_equal(error.text, text);
     assert_int_equal(exchanges[1]->calls->poll(exchanges[1], false, all, &error),
                      JC_ERROR_TIMEOUT);
-    assert_string_equal(error.text, "rank 1 did not come in time; rank 3 did not come in time");
+    assert_string_equal(error.text, text);
     // And when it comes after all, it is told.
     assert_int_equal(try_in_a_hurry(3, 4), JC_ERROR_NOT_READY);
     assert_says("rank 3 comes too late");
@@ -560,6 +563,17 @@ static void one_that_does_not_come_is_lost_when_the_time_is_up(void **state)
     leave(exchanges[0]);
     leave(exchanges[1]);
     assert_int_equal(try_in_a_hurry(3, 4), JC_OK);
+}
+
+static void many_that_do_not_come_leave_room_for_where_they_are_expected(void **state)
+{
+    (void) state;
+    static uint64_t all[JC_MAX_RANKS];
+    struct jc_exchange *exchange = join(0, JC_MAX_RANKS);
+    assert_int_equal(give(exchange, 0, 0, false, all, &error), JC_ERROR_TIMEOUT);
+    assert_says("rank 16 did not come in time; and 1007 more; ranks meet in ");
+    assert_says(scratch_path("dir/g.group"));
+    leave(exchange);
 }
 
 static void who_comes_too_late_to_a_group_that_goes_on_is_told(void **state)
@@ -997,9 +1011,9 @@ static void another_version_is_told_to_both(void **state)
     uint64_t all[2] = {0};
     uint32_t format = JC_ROSTER_FORMAT + 1;
     struct jc_exchange *exchange = join(0, 2);
-    overwrite("dir/g.group", offsetof(struct jc_roster_head, version), "9.9.9", 6);
+    overwrite("dir/g.group", offsetof(struct jc_roster_head, version), "9.9\t9", 6);
     assert_int_equal(try_in_a_hurry(1, 2), JC_ERROR_MISMATCH);
-    assert_says("version 9.9.9");
+    assert_says("version 9.9?9");
     assert_says(JC_VERSION);
     overwrite("dir/g.group", offsetof(struct jc_roster_head, version), JC_VERSION,
               sizeof(JC_VERSION));
@@ -1065,6 +1079,59 @@ static void what_another_process_has_damaged_is_noticed(void **state)
     }
 }
 
+// Of rank 1 of two.
+static atomic_uint_fast64_t *map_word(void **memory, size_t *size)
+{
+    const size_t slot = sizeof(struct jc_roster_head) + jc_board_bytes(2) +
+                        sizeof(struct jc_roster_slot);
+    int fd = open(scratch_path("dir/g.group"), O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    *size = slot + sizeof(struct jc_roster_slot);
+    *memory = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(*memory, MAP_FAILED);
+    close(fd);
+    return (atomic_uint_fast64_t *) ((char *) *memory + slot);
+}
+
+struct restless {
+    atomic_uint_fast64_t *word;
+    atomic_bool has_begun, is_over;
+};
+
+// Joins again and again, as no rank can.
+static void *be_restless(void *user)
+{
+    struct restless *restless = user;
+    for (uint64_t i = 0; !atomic_load(&restless->is_over); i++) {
+        atomic_store(restless->word, JC_PRESENCE_JOINED + i % 1000 * JC_WORD_JOIN);
+        atomic_store(&restless->has_begun, true);
+    }
+    return NULL;
+}
+
+static void a_round_expires_whatever_a_rank_writes(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 20; i++) {
+        uint64_t all[2] = {0};
+        void *memory;
+        size_t size;
+        pthread_t thread;
+        struct jc_exchange *exchanges[2] = {join(0, 2), join(1, 2)};
+        struct restless restless = {.word = map_word(&memory, &size)};
+        assert_int_equal(pthread_create(&thread, NULL, be_restless, &restless), 0);
+        await(atomic_load(&restless.has_begun));
+        enum jc_result result = give(exchanges[0], 0, 0, false, all, &error);
+        atomic_store(&restless.is_over, true);
+        pthread_join(thread, NULL);
+        assert_true(result == JC_ERROR_PEER || result == JC_ERROR_TIMEOUT);
+        assert_says("rank 1");
+        munmap(memory, size);
+        leave(exchanges[0]);
+        leave(exchanges[1]);
+    }
+}
+
 static void a_large_group_has_room(void **state)
 {
     (void) state;
@@ -1126,6 +1193,12 @@ static void without_memory_that_is_shared_it_is_beside_the_cache(void **state)
                                     &error), JC_ERROR_IO);
     assert_null(exchange);
     assert_says("jc_group_params: dir");
+    assert_int_equal(unlink(scratch_path("cache/stats")), 0);
+    assert_int_equal(mkdir(scratch_path("cache/stats"), 0700), 0);
+    assert_int_equal(chmod(scratch_path("cache/stats"), 0777), 0);
+    assert_int_equal(jc_host_create(cache, jc_group_params(.name = "g", .ranks = 2), &exchange,
+                                    &error), JC_ERROR_IO);
+    assert_says("others can write it; name one in jc_group_params: dir");
 }
 
 static void what_is_no_file_of_a_group_is_left_alone(void **state)
@@ -1474,6 +1547,7 @@ int main(void)
         in_a_folder(without_those_that_are_lost_the_others_go_on),
         in_a_folder(one_that_leaves_is_lost_to_who_still_needs_it),
         in_a_folder(one_that_does_not_come_is_lost_when_the_time_is_up),
+        in_a_folder(many_that_do_not_come_leave_room_for_where_they_are_expected),
         in_a_folder(who_comes_too_late_to_a_group_that_goes_on_is_told),
         in_a_folder(a_rank_can_be_looked_at_without_a_round),
         in_a_folder(all_that_go_on_agree_on_who_was_lost_in_which_round),
@@ -1492,6 +1566,7 @@ int main(void)
         in_a_folder(another_build_with_another_layout_is_refused),
         in_a_folder(a_file_that_was_removed_is_told_to_who_waits_in_vain),
         in_a_folder(what_another_process_has_damaged_is_noticed),
+        in_a_folder(a_round_expires_whatever_a_rank_writes),
         in_a_folder(a_large_group_has_room),
         in_a_folder(a_folder_that_is_no_good_is_named),
         in_a_folder(without_memory_that_is_shared_it_is_beside_the_cache),

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "cache/clock.h"
@@ -288,6 +289,23 @@ static void whoever_has_a_slot_can_say_that_it_goes_on(void **state)
     assert_int_equal(jc_slots_heard_ns(a), 0);
 }
 
+// A write would end the program with SIGXFSZ.
+static void where_files_may_have_no_content_nothing_is_said(void **state)
+{
+    (void) state;
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    int slot = jc_slots_take(f.slots[0], 1, 1);
+    jc_slots_beat(f.slots[0]);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(slot, 0);
+    assert_int_equal(jc_slots_take(f.slots[1], 1, 1), -1);
+    assert_int_equal(jc_slots_heard_ns(f.slots[1]), 0);
+}
+
 // What processes tell each other.
 struct board {
     atomic_uint running, most;
@@ -557,6 +575,7 @@ int main(void)
         TEST(a_killed_holder_leaves_its_slots_and_wishes),
         TEST(a_stopped_holder_hangs_nobody),
         TEST(whoever_has_a_slot_can_say_that_it_goes_on),
+        TEST(where_files_may_have_no_content_nothing_is_said),
         TEST(four_processes_keep_the_limit_and_use_it),
         TEST(threads_keep_the_limit),
         TEST(a_process_without_a_slot_gets_one_while_another_has_much_to_do),

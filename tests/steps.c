@@ -132,7 +132,7 @@ static const struct jc_exchange_calls calls = {meet_begin, meet_poll, meet_expir
 struct rank {
     struct jc_context *context;
     struct jc_device *device;
-    struct jc_kernel *kernel;
+    struct jc_kernel *kernel, *twin; // NULL: it has no other one that is equal
     struct jc_exchange exchange;
     struct jc_group group;
     CUstream stream;
@@ -206,6 +206,7 @@ static void close_world(void)
         struct rank *rank = &world.ranks[i];
         jc_steps_destroy(&rank->group.steps);
         jc_kernel_destroy(&rank->kernel);
+        jc_kernel_destroy(&rank->twin);
         jc_context_destroy(&rank->context);
     }
     jc_template_destroy(&world.tmpl);
@@ -743,6 +744,48 @@ static void an_engine_that_takes_no_step_is_reminded_of_that_call(void **state)
     open_world(1, JC_GROUP_EQUAL, by_value, true);
     obtain(0, 1);
     await_line("they wait for jc_group_step");
+    close_world();
+}
+
+static size_t left_in(const struct rank *rank)
+{
+    const struct jc_selection all = {.generation = UINT64_MAX};
+    return jc_generations_left(&rank->context->backlog->generations, rank->device, &all);
+}
+
+static void obtain_for_twin(struct rank *rank, int n)
+{
+    size_t before = left_in(rank);
+    be(rank);
+    miss(rank->twin, n);
+    await(left_in(rank) == before + 1);
+}
+
+static bool twin_serves(const struct rank *rank, int n)
+{
+    be(rank);
+    return strcmp(called(rank->twin, n), own(n)) == 0;
+}
+
+static void kernels_that_are_equal_are_told_apart(void **state)
+{
+    (void) state;
+    open_world(2, JC_GROUP_EQUAL, by_value, true);
+    struct rank *one = &world.ranks[0], *other = &world.ranks[1];
+    for (unsigned i = 0; i < 2; i++)
+        world.ranks[i].twin = make_kernel(world.ranks[i].device, world.tmpl);
+    // The same variant for both, and in one rank it comes between the load and the switch.
+    obtain_all(1);
+    obtain_for_twin(one, 1);
+    while (other->loaded == 0)
+        take_steps(1);
+    obtain_for_twin(other, 1);
+    for (unsigned i = 0; i < 100 && is_any_pending(); i++) {
+        take_steps(1);
+        assert_int_equal(serves(0, 1), serves(1, 1));
+        assert_int_equal(twin_serves(one, 1), twin_serves(other, 1));
+    }
+    assert_true(serves(0, 1) && twin_serves(one, 1));
     close_world();
 }
 
@@ -1296,6 +1339,38 @@ static void a_frozen_rank_takes_part_and_loads_nothing(void **state)
     close_world();
 }
 
+static void *lift_the_seal(void *user)
+{
+    struct rank *rank = user;
+    jc_context_seal(rank->context, JC_SEAL_LOG, NULL);
+    return NULL;
+}
+
+// Streams are at work, so that the variant waits in every turn.
+static void a_seal_that_is_lifted_beside_a_step_is_not_forgotten(void **state)
+{
+    (void) state;
+    open_world(1, JC_GROUP_EQUAL, by_value, false);
+    struct rank *rank = &world.ranks[0];
+    rank->budget_ns = 1;
+    obtain(0, 1);
+    sim.set_busy(0, true);
+    for (unsigned turn = 0; turn < 3000; turn++) {
+        pthread_t thread;
+        assert_int_equal(jc_context_seal(rank->context, JC_SEAL_FROZEN, &rank->error), JC_OK);
+        assert_int_equal(call_step(rank, true), JC_ERROR_NOT_READY);
+        assert_false(jc_group_pending(&rank->group));
+        assert_int_equal(pthread_create(&thread, NULL, lift_the_seal, rank), 0);
+        while (call_step(rank, true) == JC_ERROR_NOT_READY)
+            ;
+        pthread_join(thread, NULL);
+        assert_int_equal(rank->result, JC_OK);
+        assert_true(jc_group_pending(&rank->group));
+    }
+    sim.set_busy(0, false);
+    close_world();
+}
+
 static void an_exchange_that_fails_ends_the_group(void **state)
 {
     (void) state;
@@ -1322,6 +1397,20 @@ static void an_exchange_that_fails_ends_the_group(void **state)
         meeting.fails_in = 0;
         close_world();
     }
+}
+
+static void a_round_of_a_warm_up_that_was_given_up_comes_first(void **state)
+{
+    (void) state;
+    open_world(1, JC_GROUP_EQUAL, by_value, false);
+    struct rank *rank = &world.ranks[0];
+    rank->group.is_meeting = true;
+    assert_int_equal(call_step(rank, true), JC_ERROR_NOT_READY);
+    SAYS(rank, "given up", "jc_group_warmup again");
+    assert_int_equal(meeting.rounds[0], 0);
+    rank->group.is_meeting = false;
+    assert_int_equal(call_step(rank, true), JC_OK);
+    close_world();
 }
 
 static void an_offer_that_is_none_ends_the_group(void **state)
@@ -1360,6 +1449,7 @@ int main(void)
         TEST(what_the_exchange_knows_to_be_lost_is_left_out_at_once),
         TEST(what_comes_while_the_bell_is_about_to_be_made_even_is_not_forgotten),
         TEST(an_engine_that_takes_no_step_is_reminded_of_that_call),
+        TEST(kernels_that_are_equal_are_told_apart),
         TEST(a_kernel_that_goes_takes_its_variants_with_it),
         TEST(what_no_rank_writes_is_seen),
         TEST(a_parameter_that_cannot_be_is_named),
@@ -1373,7 +1463,9 @@ int main(void)
         TEST(what_one_rank_has_left_to_load_waits_in_all),
         TEST(a_variant_that_others_lack_is_patient_in_common_steps_too),
         TEST(a_frozen_rank_takes_part_and_loads_nothing),
+        TEST(a_seal_that_is_lifted_beside_a_step_is_not_forgotten),
         TEST(an_exchange_that_fails_ends_the_group),
+        TEST(a_round_of_a_warm_up_that_was_given_up_comes_first),
         TEST(an_offer_that_is_none_ends_the_group),
     };
     int status = generations_find();

@@ -278,6 +278,9 @@ static void the_same_kernel_twice_is_compiled_once(void **state)
     assert_int_equal(compiles(), 3);
     assert_counts(9, 9, 3, 0);
     assert_all_loaded(variants);
+    // In the order of the list, whichever was complete first.
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(kernels[i].kernel->twin, i + 1);
     jc_kernel_destroy(&kernels[1].kernel);
     jc_kernel_destroy(&kernels[2].kernel);
     kernels[1].kernel = kernels[2].kernel = kernels[0].kernel;

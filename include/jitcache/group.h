@@ -72,8 +72,9 @@ struct jc_group_params {
 // JC_ERROR_INVALID_ARGUMENT: a parameter; or the rank is taken, by the process that the text names.
 // JC_ERROR_MISMATCH: the group was begun with another number of ranks, or by another version of the
 // library. JC_ERROR_NOT_READY: ranks of an earlier job still run, named by the text; or the context
-// is in a group. JC_ERROR_IO: there is no folder for the file, no room in it, or no descriptor.
-// JC_ERROR_OUT_OF_MEMORY. `*group` is NULL on failure. Threads: safe.
+// is in a group. JC_ERROR_IO: there is no folder for the file, no room in it, or no descriptor; or
+// the context makes variants in the process that this one was forked from. JC_ERROR_OUT_OF_MEMORY.
+// `*group` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_group_create(struct jc_context *context,
                                       const struct jc_group_params *params,
                                       struct jc_group **group, struct jc_error *error);
@@ -109,7 +110,8 @@ struct jc_rank_info {
     uint64_t waited_ns;  // for others, as in struct jc_group_warmup_report
 };
 
-// JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. Threads: safe.
+// JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. JC_ERROR_PEER: this is a child of the process
+// that is the rank. Threads: safe.
 JC_API enum jc_result jc_group_rank(struct jc_group *group, unsigned rank,
                                     struct jc_rank_info *info, struct jc_error *error);
 
@@ -217,11 +219,14 @@ JC_API enum jc_result jc_group_warmup(struct jc_group *group,
 //
 // With an all-gather, a step in which this happens is one collective of all ranks, so the engine
 // says which step that is: the rank that schedules asks jc_group_pending, and where that is not 0,
-// tells all ranks in the message of the next step to set `common` in it, once.
+// tells all ranks in the message of the next step to set `common` in it, once. A variant that this
+// rank does not have comes with the next one.
 //
 // A variant that only some ranks have asked for is loaded and switched to by those that have it,
 // once it has waited `patience_ns` for the others; under JC_GROUP_OWN at once. What could not be
-// loaded in one rank serves in the others all the same, which is logged.
+// loaded in one rank serves in the others all the same, which is logged. Kernels that are equal, of
+// one template with the same parameters, are told apart by the order in which they were made, which
+// is to be the same in all ranks.
 //
 // While a group does this its engine calls neither jc_context_safe_point nor jc_context_activate.
 
@@ -256,12 +261,14 @@ struct jc_group_step_report {
 
 // One step, see above. JC_OK: it was done, or there was nothing to do; also if something is left.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; a step that was before. JC_ERROR_NOT_READY: no warm-up
-// has succeeded yet; the context is sealed as frozen; with an all-gather, a warm-up was given up
-// that others have not come to. JC_ERROR_PEER: the all-gather failed, or the group has gone on
-// without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as
-// for jc_context_safe_point; the other ranks go on.
+// has succeeded yet; or, with an all-gather, the last one was given up and is to be called again;
+// the context is sealed as frozen. JC_ERROR_PEER: the all-gather failed, or the group has gone on
+// without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_MISMATCH: likewise, a rank was at
+// another call. JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other
+// ranks go on.
 // `report` may be NULL, and is filled in either way.
-// Threads: one call at a time. Takes no lock that is held for more than moments.
+// Threads: one call at a time, of this or jc_group_warmup. Takes no lock that is held for more than
+// moments.
 JC_API enum jc_result jc_group_step(struct jc_group *group,
                                     const struct jc_group_step_params *params,
                                     struct jc_group_step_report *report, struct jc_error *error);

@@ -5,7 +5,7 @@
 //
 // Every word has one writer, its rank, but for two that all change by compare and swap: the bell,
 // and the word of the order. Another process may write anything, so what is read is checked.
-// The layout is part of the format of the group's file (host.c).
+// The layout is part of the format of the group's file (roster.h).
 
 #ifndef JC_BOARD_H
 #define JC_BOARD_H

@@ -7,7 +7,6 @@
 
 #include "steps.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "cache/clock.h"
@@ -202,7 +201,7 @@ static enum jc_result load_and_switch(struct jc_steps *steps, const struct jc_co
 {
     struct jc_error why;
     // Whatever comes of it, the others wait for this rank's word.
-    enum jc_result loaded = jc_steps_load(steps, step, list, &why);
+    enum jc_result loaded = jc_steps_load(step, list, &why);
     bool given_up = loaded != JC_OK && loaded != JC_ERROR_NOT_READY;
     const struct outcome mine = own_outcome(steps, step, list, given_up);
     enum jc_result result = tell_each_other(steps, step, &mine, sizeof(mine), error);
@@ -217,18 +216,15 @@ static enum jc_result load_and_switch(struct jc_steps *steps, const struct jc_co
 
 // The next common step is to come at once where something could be loaded then, and after a pause
 // where it waits for other ranks, which come without telling this one.
-static void settle(struct jc_steps *steps, const struct jc_common_step *step, uint64_t bell,
-                   bool at_once)
+static void settle(struct jc_steps *steps, const struct jc_common_step *step, bool at_once)
 {
     struct jc_backlog *backlog = steps->group->context->backlog;
     struct jc_waiting_key first;
     size_t waiting =
         jc_steps_list(steps, step, &(struct jc_selection){.generation = UINT64_MAX}, &first, 1);
-    if (waiting > 0 && at_once) {
-        steps->pause_ns = 0;
-        return;
-    }
-    if (!jc_bell_clear(steps->bell, bell) || waiting == 0) {
+    bool is_cleared =
+        (waiting == 0 || !at_once) && jc_bell_clear(steps->bell, step->bell);
+    if (!is_cleared || waiting == 0) {
         steps->pause_ns = 0;
         return;
     }
@@ -238,30 +234,24 @@ static void settle(struct jc_steps *steps, const struct jc_common_step *step, ui
     jc_backlog_wake(backlog);
 }
 
-static void tell_failed(const struct jc_steps *steps, const struct jc_common_step *step)
-{
-    const struct jc_group *group = steps->group;
-    if (step->report->failed > 0)
-        jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load %zu of the"
-               " new variants, and will be served by others than the other ranks are, which switch"
-               " to them all the same; the reasons are in the lines before", group->name,
-               group->exchange->rank, step->report->failed);
-}
-
 enum jc_result jc_steps_gather(struct jc_steps *steps, const struct jc_common_step *step,
                                struct jc_error *error)
 {
     struct choice choice = {0};
     struct jc_key_list list;
     size_t left = 0;
-    uint64_t bell = atomic_load_explicit(steps->bell, memory_order_acquire);
+    // It cannot be taken back, and there is one at a time.
+    if (steps->group->is_meeting)
+        return jc_fail(error, JC_ERROR_NOT_READY, "the last warm-up of this rank was given up while"
+                       " it waited for others, who are yet to come to it: call jc_group_warmup"
+                       " again in all ranks before common steps");
     enum jc_result result = agree(steps, step, &choice, &list, error);
     if (result != JC_OK)
         return result;
     bool more = list.count == JC_BOARD_KEYS;
     if (list.count > 0)
         result = load_and_switch(steps, step, &list, &left, error);
-    tell_failed(steps, step);
-    settle(steps, step, bell, more || left > 0);
+    jc_steps_tell_failed(steps, step->report->failed);
+    settle(steps, step, more || left > 0);
     return result;
 }

@@ -1,6 +1,5 @@
 #include "exchange.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -31,9 +30,7 @@ enum jc_result jc_exchange_wait(struct jc_exchange *exchange, const struct jc_pa
                 return jc_fail(error, JC_ERROR_NOT_READY, "given up");
             tick_ns = jc_now_ns() + TICK_NS;
         }
-        int saved = errno;
         nanosleep(&rest, NULL);
-        errno = saved;
         rest.tv_nsec = rest.tv_nsec < LAST_REST_NS / 2 ? 2 * rest.tv_nsec : LAST_REST_NS;
     }
 }

@@ -9,6 +9,8 @@
 // Whoever has waited long enough ends it.
 //
 // Blocks come from other processes: whoever reads one checks what it says.
+//
+// All calls may change errno, as what they ask the system for does.
 
 #ifndef JC_EXCHANGE_H
 #define JC_EXCHANGE_H
@@ -25,7 +27,7 @@ struct jc_exchange;
 
 struct jc_exchange_calls {
     // Begins the next round. `mine` is copied. JC_ERROR_PEER: the others have gone on without this
-    // rank, or the exchange has failed before; the text says so.
+    // rank; the text says so. And as the exchange has failed before.
     enum jc_result (*begin)(struct jc_exchange *exchange, const void *mine, size_t size,
                             struct jc_error *error);
     // JC_OK: the round is complete; `all` has ranks times size bytes, of ranks that are lost

@@ -120,6 +120,7 @@ static void *run(void *user)
 static void send_out(struct courier *courier, size_t size)
 {
     pthread_mutex_lock(&courier->lock);
+    assert(courier->errand == IDLE);
     courier->size = size;
     courier->errand = OUT;
     pthread_cond_signal(&courier->sent);
@@ -268,7 +269,7 @@ static enum jc_result begin(struct jc_exchange *exchange, const void *mine, size
                        " and is none itself; make contexts and groups after the fork",
                        (int) gathering->process);
     if (gathering->failure != JC_OK)
-        return jc_fail(error, JC_ERROR_PEER, "%s", gathering->failure_error.text);
+        return tell_failure(gathering, error);
     memcpy(courier->mine + HEAD_BYTES, mine, size);
     gathering->size = size;
     gathering->began_ns = jc_now_ns();

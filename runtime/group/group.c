@@ -10,6 +10,7 @@
 #include "gathering.h"
 #include "host.h"
 #include "runtime/context.h"
+#include "runtime/launch/backlog.h"
 #include "runtime/stats/run.h"
 #include "steps.h"
 
@@ -98,6 +99,22 @@ static enum jc_result fill(struct jc_group *group, const struct jc_group_params 
     return result == JC_OK ? jc_steps_create(group, &group->steps, error) : result;
 }
 
+// False: another group has the context.
+static bool enter(struct jc_context *context)
+{
+    enum jc_membership none = JC_IN_NO_GROUP;
+    return atomic_compare_exchange_strong_explicit(&context->membership, &none, JC_IN_GROUP,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+static void leave(struct jc_context *context)
+{
+    // The other side is jc_context_destroy.
+    if (atomic_exchange_explicit(&context->membership, JC_IN_NO_GROUP, memory_order_acq_rel)
+        == JC_GOES_WITH_GROUP)
+        jc_context_destroy(&context);
+}
+
 enum jc_result jc_group_create(struct jc_context *context, const struct jc_group_params *given,
                                struct jc_group **out, struct jc_error *error)
 {
@@ -111,15 +128,18 @@ enum jc_result jc_group_create(struct jc_context *context, const struct jc_group
         jc_params_copy(&params, sizeof(params), given, "jc_group_params", error);
     if (result == JC_OK)
         result = check_params(&params, error);
+    // Where the parent has the thread that makes variants, locks may be held for good.
+    if (result == JC_OK)
+        result = jc_backlog_check_process(context->backlog, error);
     if (result != JC_OK)
         return result;
-    if (atomic_exchange_explicit(&context->in_group, true, memory_order_acq_rel))
+    if (!enter(context))
         return jc_fail(error, JC_ERROR_NOT_READY, "the context is in a group already; a rank has a"
                        " context of its own: destroy that group first, or make another context");
     int saved = errno;
     struct jc_group *group = calloc(1, sizeof(*group));
     if (!group) {
-        atomic_store_explicit(&context->in_group, false, memory_order_release);
+        leave(context);
         errno = saved;
         return jc_fail_memory(error);
     }
@@ -148,12 +168,12 @@ void jc_group_destroy(struct jc_group **out)
     jc_steps_destroy(&group->steps);
     if (group->exchange)
         group->exchange->calls->destroy(group->exchange);
-    atomic_store_explicit(&group->context->in_group, false, memory_order_release);
     pthread_mutex_destroy(&group->lock);
     free(group->digests);
     free(group->statuses);
     free(group->heard);
     free(group->name);
+    leave(group->context);
     free(group);
     errno = saved;
 }

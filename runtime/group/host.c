@@ -16,6 +16,9 @@
 #define LOOK_NS UINT64_C(50000000)
 #define LOOK_RANKS 64
 
+// How many of those that were lost in a round the text names, so that there is room to say why.
+#define NAMED_RANKS 16
+
 // A rank's word changes a few times at most while others declare it lost, unless it is damaged.
 #define EXPIRE_TRIES 16
 
@@ -238,12 +241,13 @@ static void add_loss(struct host *host, unsigned rank, enum jc_loss loss, struct
     char name[JC_ROSTER_HOST_SIZE];
     losses->in_time = losses->in_time && (loss == JC_LOSS_DIED || loss == JC_LOSS_LEFT);
     losses->no_show = losses->no_show || loss == JC_LOSS_NO_SHOW;
+    if (losses->num++ >= NAMED_RANKS)
+        return;
     jc_roster_process(slot_of(host, rank), &process, name);
-    add(&losses->text, "%srank %u", losses->num > 0 ? "; " : "", rank);
+    add(&losses->text, "%srank %u", losses->num > 1 ? "; " : "", rank);
     if (loss != JC_LOSS_NO_SHOW)
         add(&losses->text, " (process %" PRIu64 " on %s)", process.pid, name);
     add(&losses->text, " %s", loss_text(loss));
-    losses->num++;
 }
 
 // Why ranks may not have come.
@@ -254,13 +258,16 @@ static void add_hints(struct host *host, struct text *text)
     if (*refusal)
         add(text, "; one that wanted to join was refused (%s; this group has %u ranks, and jitcache"
             " " JC_VERSION ")", refusal, host->base.ranks);
-    if (!jc_roster_is_in_place(&host->roster))
-        add(text, "; %s was removed meanwhile, so that others did not find it",
-            host->roster.path);
+    add(text, jc_roster_is_in_place(&host->roster)
+                  ? "; ranks meet in %s, which all have to see"
+                  : "; %s was removed meanwhile, so that others did not find it",
+        host->roster.path);
 }
 
 static enum jc_result end_lost(struct host *host, struct losses *losses, struct jc_error *error)
 {
+    if (losses->num > NAMED_RANKS)
+        add(&losses->text, "; and %u more", losses->num - NAMED_RANKS);
     if (losses->no_show)
         add_hints(host, &losses->text);
     return end(host, losses->in_time ? JC_ERROR_PEER : JC_ERROR_TIMEOUT, losses->text.text, error);
@@ -352,6 +359,8 @@ static enum jc_result host_expire(struct jc_exchange *exchange, bool without_los
                                                                  : JC_LOSS_DIED);
             word = load_word(host, rank);
         }
+        if (is_missing(host, word))
+            return end_nonsense(host, rank, error);
     }
     return finish(host, without_lost, all, error);
 }
@@ -394,12 +403,9 @@ static void host_look(struct jc_exchange *exchange, unsigned rank, struct jc_ran
 
 bool jc_host_is_alive(struct jc_exchange *exchange, unsigned rank)
 {
-    const struct host *host = (const struct host *) exchange;
-    if (!jc_roster_is_ours(&host->roster))
-        return false;
-    uint64_t word = load_word(host, rank);
-    return JC_WORD_PRESENCE(word) == JC_PRESENCE_JOINED
-           && loss_of(host, rank, word) == JC_LOSS_NONE;
+    struct jc_rank_info info;
+    host_look(exchange, rank, &info);
+    return info.state == JC_RANK_JOINED;
 }
 
 // --- one -----------------------------------------------------------------------------------------

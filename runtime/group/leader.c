@@ -6,7 +6,6 @@
 
 #include "steps.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "cache/clock.h"
@@ -212,7 +211,7 @@ static uint64_t next_step(const struct jc_steps *steps)
     return next <= UINT64_MAX - MAX_MARGIN ? next : 0;
 }
 
-// Which ranks do not count when an order is confirmed.
+// Ranks that are gone come to no step any more.
 static bool confirm(struct jc_steps *steps, struct jc_order *order)
 {
     const struct jc_exchange *exchange = steps->group->exchange;

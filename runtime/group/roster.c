@@ -51,18 +51,23 @@ static off_t rank_byte(unsigned rank)
 
 // --- texts in shared memory ----------------------------------------------------------------------
 
-// A text of 64 bytes; whatever another process has made of it, it is printable and ends.
+// Whatever another process has made of a text, it ends and can be shown.
+static void tame(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *c = text; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+}
+
 static void read_text(const atomic_uint_fast64_t from[8], char text[64])
 {
     for (unsigned i = 0; i < 8; i++) {
         uint64_t word = atomic_load_explicit(&from[i], memory_order_acquire);
         memcpy(text + 8 * i, &word, sizeof(word));
     }
-    text[63] = '\0';
-    for (char *c = text; *c; c++) {
-        if (*c < ' ' || *c > '~')
-            *c = '?';
-    }
+    tame(text, 64);
 }
 
 static void write_text(atomic_uint_fast64_t to[8], const char text[64])
@@ -124,8 +129,10 @@ static enum jc_result open_default(struct jc_roster *roster, char **path, struct
     if (jc_bulletins_open(&bulletins, NULL, roster->cache, true) != JC_OK)
         return jc_fail_memory(error);
     if (bulletins.fd < 0)
-        return jc_fail(error, JC_ERROR_IO, "there is no folder for the group's file: %s; or name"
-                       " one in jc_group_params: dir", bulletins.reason);
+        // Not what it advises, which is for statistics.
+        return jc_fail(error, JC_ERROR_IO, "there is no folder for the group's file: %.*s; name one"
+                       " in jc_group_params: dir", (int) strcspn(bulletins.reason, ";"),
+                       bulletins.reason);
     roster->folder = bulletins.fd;
     *path = bulletins.path;
     return JC_OK;
@@ -357,7 +364,8 @@ static enum attempt refuse_other(struct joining *joining, const struct jc_roster
 {
     const struct jc_roster *roster = joining->roster;
     char why[JC_ROSTER_REFUSAL_SIZE], version[sizeof(head->version)];
-    snprintf(version, sizeof(version), "%.31s", head->version);
+    memcpy(version, head->version, sizeof(version));
+    tame(version, sizeof(version));
     bool same_version = strcmp(version, JC_VERSION) == 0 && head->format == JC_ROSTER_FORMAT;
     if (!same_version)
         snprintf(why, sizeof(why), "jitcache %s", JC_VERSION);
@@ -714,10 +722,7 @@ bool jc_roster_is_alive(const struct jc_roster *roster, unsigned rank)
     // The kernel does not tell of a lock of one's own.
     if (rank == roster->rank)
         return true;
-    int saved = errno;
     jc_roster_process(&roster->slots[rank], &process, host);
-    bool alive = jc_is_locked(roster->fd, rank_byte(rank), 1)
-                 && !jc_process_has_ended(&process, &roster->self);
-    errno = saved;
-    return alive;
+    return jc_is_locked(roster->fd, rank_byte(rank), 1)
+           && !jc_process_has_ended(&process, &roster->self);
 }

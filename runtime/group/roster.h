@@ -114,7 +114,7 @@ void jc_roster_leave(struct jc_roster *roster);
 bool jc_roster_is_ours(const struct jc_roster *roster);
 
 // Whether a rank that has joined is alive: its lock is held, and its process has not ended, as far
-// as that can be seen. Leaves errno as it was. Threads: safe.
+// as that can be seen. Threads: safe.
 bool jc_roster_is_alive(const struct jc_roster *roster, unsigned rank);
 
 // What a slot says about its rank's process. Threads: safe.

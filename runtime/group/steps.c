@@ -106,8 +106,8 @@ static enum jc_result judge(const struct jc_safe_point_report *visit, enum jc_re
     return visit->left > 0 ? JC_ERROR_NOT_READY : JC_OK;
 }
 
-enum jc_result jc_steps_load(const struct jc_steps *steps, const struct jc_common_step *step,
-                             const struct jc_key_list *list, struct jc_error *error)
+enum jc_result jc_steps_load(const struct jc_common_step *step, const struct jc_key_list *list,
+                             struct jc_error *error)
 {
     const struct jc_selection selection = {UINT64_MAX, list->keys, list->count};
     const struct jc_safe_point_params params = {
@@ -117,7 +117,6 @@ enum jc_result jc_steps_load(const struct jc_steps *steps, const struct jc_commo
         .force = step->params.force,
     };
     struct jc_safe_point_report visit = {0};
-    (void) steps;
     if (step->frozen)
         return JC_OK;
     enum jc_result result =
@@ -128,6 +127,16 @@ enum jc_result jc_steps_load(const struct jc_steps *steps, const struct jc_commo
     if (visit.longest_load_ns > step->report->longest_load_ns)
         step->report->longest_load_ns = visit.longest_load_ns;
     return judge(&visit, result);
+}
+
+void jc_steps_tell_failed(const struct jc_steps *steps, size_t failed)
+{
+    const struct jc_group *group = steps->group;
+    if (failed > 0)
+        jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load %zu of the"
+               " new variants, and will be served by others than the other ranks are, which switch"
+               " to them all the same; the reasons are in the lines before", group->name,
+               group->exchange->rank, failed);
 }
 
 enum jc_result jc_steps_activate(const struct jc_steps *steps, const struct jc_common_step *step,
@@ -164,35 +173,26 @@ static enum jc_result check_member(struct jc_steps *steps, struct jc_error *erro
     return jc_group_end(group, JC_ERROR_PEER, error);
 }
 
-// The load is done, or given up, and the others need not know: what this rank lacks serves them all
-// the same.
-static void tell_failed(const struct jc_steps *steps, const struct jc_common_step *step,
-                        const struct jc_error *error)
-{
-    const struct jc_group *group = steps->group;
-    if (error)
-        jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load new variants"
-               " at step %" PRIu64 ", and the other ranks go on without waiting for it: %s",
-               group->name, group->exchange->rank, step->params.step, error->text);
-    else if (steps->failed > 0)
-        jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load %zu of the"
-               " new variants, and will be served by others than the other ranks are, which switch"
-               " to them all the same; the reasons are in the lines before", group->name,
-               group->exchange->rank, steps->failed);
-}
-
 static enum jc_result load_ordered(struct jc_steps *steps, const struct jc_common_step *step,
                                    const struct jc_order *order, struct jc_error *error)
 {
+    const struct jc_group *group = steps->group;
     struct jc_error why;
     size_t before = step->report->failed;
-    enum jc_result result = jc_steps_load(steps, step, &order->list, &why);
+    enum jc_result result = jc_steps_load(step, &order->list, &why);
     steps->failed += step->report->failed - before;
     if (result == JC_ERROR_NOT_READY)
         return result;
-    tell_failed(steps, step, result == JC_OK ? NULL : &why);
+    // It is done, or given up, and the others need not know: what this rank lacks serves them all
+    // the same.
+    jc_steps_tell_failed(steps, steps->failed);
     steps->failed = 0;
-    return result == JC_OK ? JC_OK : jc_fail(error, result, "%s", why.text);
+    if (result == JC_OK)
+        return JC_OK;
+    jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load new variants at"
+           " step %" PRIu64 ", and the other ranks go on without waiting for it: %s", group->name,
+           group->exchange->rank, step->params.step, why.text);
+    return jc_fail(error, result, "%s", why.text);
 }
 
 // Does this rank's part of an order whose step has come, unless it has.
@@ -217,8 +217,8 @@ static enum jc_result carry_out(struct jc_steps *steps, const struct jc_common_s
     return result;
 }
 
-// Tells the others what this rank has by now. `bell` was read before.
-static void tell(struct jc_steps *steps, const struct jc_common_step *step, uint64_t bell)
+// Tells the others what this rank has by now.
+static void tell(struct jc_steps *steps, const struct jc_common_step *step)
 {
     const struct jc_exchange *exchange = steps->group->exchange;
     struct jc_waiting_key keys[JC_BOARD_KEYS];
@@ -233,7 +233,7 @@ static void tell(struct jc_steps *steps, const struct jc_common_step *step, uint
         steps->told = list;
     atomic_store_explicit(&exchange->board->ranks[exchange->rank].patience_ns,
                           step->params.patience_ns, memory_order_relaxed);
-    jc_board_tell(exchange->board, exchange->rank, bell, changed, &list);
+    jc_board_tell(exchange->board, exchange->rank, step->bell, changed, &list);
 }
 
 static enum jc_result step_over_board(struct jc_steps *steps, const struct jc_common_step *step,
@@ -241,9 +241,6 @@ static enum jc_result step_over_board(struct jc_steps *steps, const struct jc_co
 {
     struct jc_exchange *exchange = steps->group->exchange;
     struct jc_order order;
-    uint64_t bell = atomic_load_explicit(steps->bell, memory_order_acquire);
-    if (!jc_bell_is_odd(bell))
-        return JC_OK;
     enum jc_result result = check_member(steps, error);
     if (result != JC_OK)
         return result;
@@ -254,7 +251,7 @@ static enum jc_result step_over_board(struct jc_steps *steps, const struct jc_co
         return jc_group_end(steps->group, JC_ERROR_PEER, error);
     }
     result = carry_out(steps, step, &order, error);
-    tell(steps, step, bell);
+    tell(steps, step);
     jc_leader_step(steps);
     return result;
 }
@@ -328,17 +325,15 @@ static enum jc_result take_step(struct jc_group *group, struct jc_common_step *s
         params->patience_ns = DEFAULT_PATIENCE_NS;
     if (params->timeout_ns == 0)
         params->timeout_ns = DEFAULT_TIMEOUT_NS;
-    if (group->exchange->board ? !jc_group_pending(group) : !params->common)
+    // Before the seal: who lifts it after it was looked at rings after this.
+    step->bell = atomic_load_explicit(steps->bell, memory_order_acquire);
+    if (group->exchange->board ? !jc_bell_is_odd(step->bell) : !params->common)
         return JC_OK;
     // The other side is jc_context_seal.
     step->frozen =
         atomic_load_explicit(&group->context->seal, memory_order_acquire) == JC_SEAL_FROZEN;
     if (group->exchange->board)
         result = step_over_board(steps, step, error);
-    else if (group->is_meeting)
-        result = jc_fail(error, JC_ERROR_NOT_READY, "a warm-up that was given up has left its"
-                         " all-gather under way, which the other ranks have yet to come to: call"
-                         " jc_group_warmup in all ranks");
     else
         result = jc_steps_gather(steps, step, error);
     return result == JC_OK ? check_frozen(steps, step, error) : result;

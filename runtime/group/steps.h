@@ -73,7 +73,8 @@ void jc_steps_destroy(struct jc_steps **steps);
 struct jc_common_step {
     struct jc_group_step_params params;
     struct jc_group_step_report *report;
-    bool frozen; // nothing is loaded any more
+    uint64_t bell; // as it was before anything else was looked at
+    bool frozen;   // nothing is loaded any more
 };
 
 // Lists what this rank has of a selection; under a frozen seal what is not loaded is not there.
@@ -83,8 +84,11 @@ size_t jc_steps_list(const struct jc_steps *steps, const struct jc_common_step *
 // Loads what this rank has of the keys, and adds to the report. JC_ERROR_NOT_READY: something is
 // left to be loaded by another call. JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: likewise, but it
 // cannot be expected to go better.
-enum jc_result jc_steps_load(const struct jc_steps *steps, const struct jc_common_step *step,
-                             const struct jc_key_list *list, struct jc_error *error);
+enum jc_result jc_steps_load(const struct jc_common_step *step, const struct jc_key_list *list,
+                             struct jc_error *error);
+
+// Logs, where so many could not be loaded, what that means for the ranks.
+void jc_steps_tell_failed(const struct jc_steps *steps, size_t failed);
 
 // Switches to what this rank has loaded of the keys. JC_ERROR_OUT_OF_MEMORY: what is left is for a
 // later common step.

@@ -415,16 +415,23 @@ static enum jc_result start_thread(struct jc_backlog *backlog, struct jc_error *
     return JC_OK;
 }
 
-enum jc_result jc_backlog_start(struct jc_backlog *backlog, struct jc_error *error)
+enum jc_result jc_backlog_check_process(const struct jc_backlog *backlog, struct jc_error *error)
 {
-    enum jc_result result = JC_OK;
     // Read once: another thread may be starting it. The other side is start_thread.
     pid_t process = atomic_load_explicit(&backlog->process, memory_order_acquire);
-    if (process == getpid())
+    if (process == 0 || process == getpid())
         return JC_OK;
-    if (process != 0)
-        return jc_fail(error, JC_ERROR_IO, "this process was forked from the one that makes"
-                       " variants in the background; make a context of its own here");
+    return jc_fail(error, JC_ERROR_IO, "this process was forked from the one that makes variants in"
+                   " the background; make a context of its own here");
+}
+
+enum jc_result jc_backlog_start(struct jc_backlog *backlog, struct jc_error *error)
+{
+    if (jc_backlog_is_ours(backlog))
+        return JC_OK;
+    enum jc_result result = jc_backlog_check_process(backlog, error);
+    if (result != JC_OK)
+        return result;
     pthread_mutex_lock(&backlog->mutex);
     if (!jc_backlog_is_ours(backlog))
         result = start_thread(backlog, error);
@@ -466,19 +473,13 @@ static void stop(struct jc_backlog *backlog)
     pthread_join(backlog->thread, NULL);
 }
 
-// Of a parent's thread, what it had in its hands and whoever waited for it were copied as they were
-// then: nothing of that is touched, and the memory stays.
-static bool is_parents(const struct jc_backlog *backlog)
-{
-    return atomic_load_explicit(&backlog->process, memory_order_relaxed) != 0 &&
-           !jc_backlog_is_ours(backlog);
-}
-
 void jc_backlog_destroy(struct jc_backlog **out)
 {
     struct jc_backlog *backlog = *out;
     *out = NULL;
-    if (!backlog || is_parents(backlog))
+    // Of a parent's thread, what it had in its hands and whoever waited for it were copied as they
+    // were then: nothing of that is touched, and the memory stays.
+    if (!backlog || jc_backlog_check_process(backlog, NULL) != JC_OK)
         return;
     if (jc_backlog_is_ours(backlog))
         stop(backlog);

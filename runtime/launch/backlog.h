@@ -77,6 +77,9 @@ enum jc_result jc_backlog_start(struct jc_backlog *backlog, struct jc_error *err
 // Whether this process has the thread. Where its parent has, locks may be held for good.
 bool jc_backlog_is_ours(const struct jc_backlog *backlog);
 
+// JC_ERROR_IO: its parent has.
+enum jc_result jc_backlog_check_process(const struct jc_backlog *backlog, struct jc_error *error);
+
 // Lets the thread look again at what is wanted: after the seal was lifted, which it may have waited
 // for. Threads: safe; takes no lock.
 void jc_backlog_wake(struct jc_backlog *backlog);

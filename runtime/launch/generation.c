@@ -144,11 +144,23 @@ struct jc_upgrade *jc_generations_begin(struct jc_generations *generations)
     return upgrade;
 }
 
+// Ranks tell each other keys and not kernels. Of kernels that are equal, each has keys of its own
+// there: one rank may have the variant for both of them while another has it for one.
+static struct jc_key key_in_group(const struct jc_kernel *kernel, const struct jc_key *key)
+{
+    unsigned char bytes[sizeof(*key) + sizeof(kernel->twin)];
+    if (kernel->twin <= 1)
+        return *key;
+    memcpy(bytes, key, sizeof(*key));
+    memcpy(bytes + sizeof(*key), &kernel->twin, sizeof(kernel->twin));
+    return jc_key_of(bytes, sizeof(bytes));
+}
+
 void jc_generations_obtain(struct jc_generations *generations, struct jc_upgrade *upgrade,
                            struct jc_obtained *obtained)
 {
     pthread_mutex_lock(&generations->mutex);
-    upgrade->key = obtained->key;
+    upgrade->key = key_in_group(upgrade->kernel, &obtained->key);
     upgrade->obtained = *obtained;
     *obtained = (struct jc_obtained){0};
     put_back(generations, upgrade, JC_UPGRADE_OBTAINED);

@@ -21,7 +21,7 @@ struct jc_upgrade {
     unsigned tries;    // that came to nothing
     uint64_t again_ns; // not to be tried again before
     struct jc_obtained obtained; // from `obtained` on, until it is loaded
-    struct jc_key key;           // of that
+    struct jc_key key;           // by which ranks of a group know it
     uint64_t generation;         // 0: in none yet
     uint64_t since_ns;           // when it came into its generation
     enum jc_upgrade_state {

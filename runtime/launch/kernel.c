@@ -615,6 +615,24 @@ static void announce(struct jc_kernel *kernel, const char *call)
     kernel->is_counted = true;
 }
 
+// The run's mutex, which is held, guards the numbers of all.
+static void pass_twin(void *user, struct jc_kernel *other)
+{
+    struct jc_kernel *kernel = user;
+    const struct jc_key *key = &kernel->generic->info.key;
+    bool is_equal = other->device == kernel->device &&
+                    memcmp(&other->generic->info.key, key, sizeof(*key)) == 0;
+    if (other == kernel && kernel->twin == 0)
+        kernel->twin = 1;
+    if (other != kernel && is_equal && other->twin >= kernel->twin)
+        kernel->twin = other->twin + 1;
+}
+
+void jc_kernel_number(struct jc_kernel *kernel)
+{
+    jc_run_visit(kernel->device->context->run, pass_twin, kernel);
+}
+
 enum jc_result jc_kernel_complete(struct jc_kernel *kernel, const struct jc_variant *generic,
                                   const char *call, struct jc_error *error)
 {
@@ -666,10 +684,12 @@ enum jc_result jc_kernel_create(struct jc_device *device, const struct jc_templa
     result = make_generic(kernel, &generic, error);
     if (result == JC_OK)
         result = jc_kernel_complete(kernel, generic, "jc_kernel_create", error);
-    if (result == JC_OK)
+    if (result == JC_OK) {
+        jc_kernel_number(kernel);
         *out = kernel;
-    else
+    } else {
         jc_kernel_destroy(&kernel);
+    }
     errno = saved;
     return result;
 }

@@ -67,6 +67,7 @@ struct jc_kernel {
     struct jc_origin origin; // for the lines of messages
     const struct jc_variant *generic; // there before anybody else sees the kernel
     struct jc_member member; // of its context's run
+    unsigned twin; // which one it is of its device's kernels with that generic variant, from 1 on
     // Launches that were timed, in relaxed order: nothing goes with them. See watch.h.
     atomic_uint_fast64_t samples[JC_STATS_SAMPLES];
     bool is_counted; // among its context's, and a member
@@ -103,6 +104,10 @@ enum jc_result jc_kernel_begin(struct jc_device *device, const struct jc_templat
                                struct jc_error *error);
 enum jc_result jc_kernel_complete(struct jc_kernel *kernel, const struct jc_variant *generic,
                                   const char *call, struct jc_error *error);
+
+// Numbers kernels that are equal, so that ranks of a group can tell them apart: by the order of
+// these calls, each after the kernel is complete and before anybody else has it.
+void jc_kernel_number(struct jc_kernel *kernel);
 
 // The generic variant. Lives as long as the kernel.
 struct jc_specialization jc_kernel_generic(const struct jc_kernel *kernel);

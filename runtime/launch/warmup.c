@@ -721,13 +721,16 @@ static enum jc_result warm(struct jc_warmup *warmup, const char *call, struct jc
     return warmup->result;
 }
 
-// Makes complete kernels the caller's. Others stay, for another run.
+// Makes complete kernels the caller's, and numbers them in its order, whichever came first. Others
+// stay, for another run.
 static void hand_over(struct jc_warmup *warmup)
 {
     for (size_t i = 0; i < warmup->num_parts; i++) {
         struct part *part = &warmup->parts[i];
         if (!part->kernel || !part->kernel->is_counted)
             continue;
+        if (part->is_own)
+            jc_kernel_number(part->kernel);
         part->is_own = false;
         warmup->given[i].kernel = part->kernel;
         jc_recorder_warmup(warmup->context->recorder, part->kernel);

@@ -108,8 +108,9 @@ class Stopped(Lost):
 
     def __init__(self, case, rng):
         super().__init__(case, rng)
+        self.cold = rng.random() < 0.2
         if rng.random() < 0.5:
-            self.words = [f"stop@{rng.choice(['progress', 'ready', 'opened'])}"]
+            self.words = [f"stop@{rng.choice(['progress', 'loading', 'ready', 'opened'])}"]
 
     def act(self):
         if not self.words:
