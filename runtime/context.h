@@ -66,8 +66,8 @@ struct jc_context {
     struct jc_recorder *recorder; // NULL: nothing is recorded
     struct jc_backlog *backlog;
 
-    // A group is made of it: one at a time. A context that was to be destroyed before its group goes
-    // with that.
+    // A group is made of it: one at a time. A context that was to be destroyed before that goes
+    // with it.
     _Atomic(enum jc_membership {
         JC_IN_NO_GROUP = 0,
         JC_IN_GROUP,

@@ -507,6 +507,23 @@ static void a_group_of_one_waits_for_nobody(void **state)
     (void) state;
 }
 
+static void a_context_that_goes_first_goes_with_its_group(void **state)
+{
+    (void) state;
+    open_ranks(1, warm_cache, false);
+    struct rank *rank = &ranks[0];
+    struct jc_context *context = rank->context;
+    struct jc_seal_info info;
+    jc_context_destroy(&rank->context);
+    assert_null(rank->context);
+    assert_true(was_logged(rank, "call jc_group_destroy before it"));
+    jc_context_seal_info(context, &info); // it is still there
+    assert_int_equal(info.seal, JC_SEAL_OPEN);
+    jc_template_destroy(&rank->templates[0]);
+    jc_group_destroy(&rank->group);
+    num_ranks = 0;
+}
+
 static void a_second_call_works_sealed_lifted_and_frozen(void **state)
 {
     (void) state;
@@ -1496,6 +1513,7 @@ int main(int argc, char **argv)
         TEST(ranks_may_have_plans_of_their_own),
         TEST(an_own_rank_may_have_no_kernel),
         TEST(a_group_of_one_waits_for_nobody),
+        TEST(a_context_that_goes_first_goes_with_its_group),
         TEST(a_second_call_works_sealed_lifted_and_frozen),
         TEST(what_is_not_loaded_is_not_made_under_a_frozen_seal),
         TEST(each_rank_tells_of_the_barrier),

@@ -92,9 +92,9 @@ JC_API enum jc_result jc_context_create(const struct jc_context_params *params,
 
 // Stops the workers, unloads what was loaded into devices and releases them, and closes the cache.
 // Accepts NULL content and clears the handle. By then its kernels are destroyed, and what they
-// launched has finished, on the GPU too; and its group is, with which it goes otherwise, and the log
-// says so. What was counted is added to the history (stats.h), which
-// waits for another process that is at that, 2 s at most.
+// launched has finished, on the GPU too; and its group is left: otherwise it goes with that, and
+// the log says so. What was counted is added to the history (stats.h), which waits for another
+// process that is at that, 2 s at most.
 // Threads: no other call on this context may be running.
 JC_API void jc_context_destroy(struct jc_context **context);
 

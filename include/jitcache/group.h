@@ -262,10 +262,10 @@ struct jc_group_step_report {
 // One step, see above. JC_OK: it was done, or there was nothing to do; also if something is left.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; a step that was before. JC_ERROR_NOT_READY: no warm-up
 // has succeeded yet; or, with an all-gather, the last one was given up and is to be called again;
-// the context is sealed as frozen. JC_ERROR_PEER: the all-gather failed, or the group has gone on
-// without this rank. JC_ERROR_TIMEOUT: the all-gather. JC_ERROR_MISMATCH: likewise, a rank was at
-// another call. JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other
-// ranks go on.
+// or the context is sealed as frozen, and something is left to load. JC_ERROR_PEER: the all-gather
+// failed, or the group has gone on without this rank. JC_ERROR_TIMEOUT: the all-gather; often a
+// rank has not set `common` in that step. JC_ERROR_MISMATCH: likewise, a rank was at another call.
+// JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other ranks go on.
 // `report` may be NULL, and is filled in either way.
 // Threads: one call at a time, of this or jc_group_warmup. Takes no lock that is held for more than
 // moments.
