@@ -214,7 +214,8 @@ class Ranks(Scenic):
         return re.findall(r"(?m)^group.*$", self.shown(*words))
 
     def rows(self, text):
-        return [line.split() for line in re.findall(r"(?m)^ *\d+  \d+ .*(?:open|failed|given up)$", text)]
+        found = re.findall(r"(?m)^ *\d+  \d+ .*(?:open|failed|given up)$", text)
+        return [line.split() for line in found]
 
     def test_who_compiled_while_others_waited_is_told_rank_by_rank(self):
         place = dict(VLLM, pid=4103, group="tp", rank=3, ranks=8)
