@@ -84,7 +84,8 @@ class AllGather(Structure):
 
 class GroupParams(Structure):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("rank", c_uint), ("ranks", c_uint),
-                ("dir", c_char_p), ("all_gather", POINTER(AllGather))]
+                ("dir", c_char_p), ("launch", c_char_p),
+                ("all_gather", POINTER(AllGather))]
 
 
 class GroupKernel(Structure):

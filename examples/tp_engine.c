@@ -229,9 +229,10 @@ static bool do_in_folder(const struct options *options)
 {
     char folder[PATH_MAX];
     const char *place = getenv("TMPDIR");
-    if (options->dir && realpath(options->dir, folder))
-        return do_runs(options, folder);
     if (options->dir) {
+        mkdir(options->dir, 0700); // where it fails, what follows tells why
+        if (realpath(options->dir, folder))
+            return do_runs(options, folder);
         perror(options->dir);
         return false;
     }
@@ -269,7 +270,8 @@ static void print_usage(void)
           "  --seed N       of the calls; default: 1\n"
           "  --odd PERCENT  of steps whose tensors lie as no warm-up expects; default: 10\n"
           "  --pause MS     between two steps; default: 5\n"
-          "  --dir FOLDER   where the caches are to be, and stay; default: a new one, that goes\n"
+          "  --dir FOLDER   where the caches are to be, and stay; made if it is not there;\n"
+          "                 default: a new one, that goes\n"
           "  --json         every step of every run\n\n"
           "Status 77 without a GPU.\n", stderr);
 }

@@ -180,7 +180,7 @@ static bool take_common_step(struct rank *rank, unsigned step)
     struct jc_group_step_report report = {0};
     void *streams[] = {rank->stream};
     if (jc_group_step(rank->group,
-                      jc_group_step_params(.step = step + 1, .device = rank->device,
+                      jc_group_step_params(.step = step, .device = rank->device,
                                            .streams = streams, .num_streams = 1),
                       &report, &rank->error) != JC_OK)
         return false;

@@ -265,11 +265,18 @@ static const struct list with_source = {
     {{"k\n\narch=sm_90\nclosure=c1\nsource=s1\n"}}};
 static const struct list of_other_source = {
     {{"k\n\narch=sm_90\nclosure=c2\nsource=s2\n"}}};
+static const struct list of_a_file = {
+    {{"k /a/one k.cu\n\narch=sm_90\nclosure=c1\nsource=s1\n"}}};
+static const struct list of_another_file = {
+    {{"k /b/k.cu\n\narch=sm_90\nclosure=c2\nsource=s2\n"}}};
+static const struct list same_of_another_file = {
+    {{"k /b/k.cu\n\narch=sm_90\noption=-G\nclosure=c1\nsource=s1\n"}}};
 static const struct list escapes = {
     {USUAL, {"\033[31mk\x7F\n\narch=sm_90\n"}}};
 static const struct list code_1 = {{{SCALE("div:16", "sm_90", "c1"), 1}, {ADD("12.9", ""), 2}}};
 static const struct list code_3 = {{{SCALE("div:16", "sm_90", "c1"), 3}, {ADD("12.9", ""), 2}}};
 
+#define OR_OWN ", or, if they are meant to differ, .mode = JC_GROUP_OWN"
 #define SUM(odd, extra, usual, lacks) \
     ". In all rank " odd " has " extra " that rank " usual " does not have, and lacks " lacks \
     " of those that it has"
@@ -286,8 +293,8 @@ static const struct agreement_case cases[] = {
     {"another architecture in several", 8, {[1] = &other_arch, [2] = &other_arch,
                                             [3] = &other_arch},
      "ranks 1 to 3 plan something else than most ranks: of kernel scale (T=float n:div:16), rank 1"
-     " has arch=sm_80 where rank 0 has arch=sm_90; give all ranks GPUs of one architecture, or use"
-     " JC_GROUP_OWN" SUM("1", "1 variant", "0", "1")},
+     " has arch=sm_80 where rank 0 has arch=sm_90; give all ranks GPUs of one architecture" OR_OWN
+     SUM("1", "1 variant", "0", "1")},
     {"another NVRTC", 3, {[2] = &other_nvrtc},
      "rank 2 plans something else than most ranks: of kernel add, rank 2 has nvrtc=12.8 where rank"
      " 0 has nvrtc=12.9; give all ranks the same NVRTC, see JITCACHE_NVRTC"
@@ -304,28 +311,31 @@ static const struct agreement_case cases[] = {
      "rank 1 plans something else than most ranks: rank 1 has a variant of kernel scale (T=float"
      " n:div:8) that rank 0 does not have: rank 1 has facet.n=div:8 where the nearest of rank 0 has"
      " facet.n=div:16; give the kernel the same parameters, bindings and ranges in all ranks"
+     OR_OWN
      SUM("1", "1 variant", "0", "1")},
     {"a variant more", 4, {[3] = &more},
      "rank 3 plans something else than most ranks: rank 3 has a variant of kernel scale (T=float"
      " n:1) that rank 0 does not have: rank 3 has facet.n=1 where the nearest of rank 0 has"
      " facet.n=div:16; give the kernel the same parameters, bindings and ranges in all ranks"
+     OR_OWN
      SUM("3", "1 variant", "0", "0")},
     {"a variant less", 4, {&add_and_more, &add_and_more, NULL, &add_and_more},
      "rank 2 plans something else than most ranks: rank 0 has a variant of kernel scale (T=float"
      " n:1) that rank 2 does not have: rank 0 has facet.n=1 where the nearest of rank 2 has"
      " facet.n=div:16; give the kernel the same parameters, bindings and ranges in all ranks"
+     OR_OWN
      SUM("2", "0 variants", "0", "1")},
     {"a kernel less", 3, {[1] = &fewer},
      "rank 1 plans something else than most ranks: rank 0 has kernel scale, of which rank 1 has no"
-     " variant; give all ranks the same kernels" SUM("1", "0 variants", "0", "1")},
+     " variant; give all ranks the same kernels" OR_OWN SUM("1", "0 variants", "0", "1")},
     {"a kernel more", 3, {[1] = &other_kernel},
      "rank 1 plans something else than most ranks: rank 1 has kernel mul, of which rank 0 has no"
-     " variant; give all ranks the same kernels" SUM("1", "1 variant", "0", "0")},
+     " variant; give all ranks the same kernels" OR_OWN SUM("1", "1 variant", "0", "0")},
     {"nothing at all", 3, {[1] = &empty},
      NULL},
     {"nothing is usual", 3, {&empty, &empty, &only_add},
      "rank 2 plans something else than most ranks: rank 2 has kernel add, of which rank 0 has no"
-     " variant; give all ranks the same kernels" SUM("2", "1 variant", "0", "0")},
+     " variant; give all ranks the same kernels" OR_OWN SUM("2", "1 variant", "0", "0")},
     {"two of two", 2, {NULL, &other_source},
      "rank 1 plans something else than rank 0: of kernel scale (T=float n:div:16), rank 1 has"
      " closure=c7 where rank 0 has closure=c1; give all ranks the same template, and the same"
@@ -333,12 +343,24 @@ static const struct agreement_case cases[] = {
     {"two camps", 6, {&other_arch, NULL, &other_arch, NULL, NULL, &other_arch},
      "ranks 1, 3 and 4 plan something else than ranks 0, 2 and 5: of kernel scale (T=float"
      " n:div:16), rank 1 has arch=sm_90 where rank 0 has arch=sm_80; give all ranks GPUs of one"
-     " architecture, or use JC_GROUP_OWN" SUM("1", "1 variant", "0", "1")},
+     " architecture" OR_OWN SUM("1", "1 variant", "0", "1")},
     {"all differ", 4, {&other_kernel, &more, &fewer, &empty},
      NULL},
     {"another order", 3, {&same_lines, &same_lines, &other_order},
      "rank 2 plans something else than most ranks: of kernel k, rank 2 has another source, or its"
      " options in another order, than rank 0; give all ranks the same version of the template"
+     SUM("2", "1 variant", "0", "1")},
+    {"another file", 3, {&of_a_file, &of_a_file, &of_another_file},
+     "rank 2 plans something else than most ranks: of kernel k, rank 2 (/b/k.cu) has source=s2"
+     " where rank 0 (/a/one k.cu) has source=s1; give all ranks the same version of the template"
+     SUM("2", "1 variant", "0", "1")},
+    {"a file against a text", 3, {&with_source, &with_source, &of_another_file},
+     "rank 2 plans something else than most ranks: of kernel k, rank 2 (/b/k.cu) has source=s2"
+     " where rank 0 has source=s1; give all ranks the same version of the template"
+     SUM("2", "1 variant", "0", "1")},
+    {"files are no difference", 3, {&of_a_file, &of_a_file, &same_of_another_file},
+     "rank 2 plans something else than most ranks: of kernel k, rank 2 (/b/k.cu) has option=-G,"
+     " which rank 0 (/a/one k.cu) does not have; give all ranks the same version of the template"
      SUM("2", "1 variant", "0", "1")},
     {"a line for the source", 3, {&with_source, &with_source, &of_other_source},
      "rank 2 plans something else than most ranks: of kernel k, rank 2 has source=s2 where rank 0"
@@ -346,7 +368,7 @@ static const struct agreement_case cases[] = {
      SUM("2", "1 variant", "0", "1")},
     {"letters that are none", 3, {[1] = &escapes},
      "rank 1 plans something else than most ranks: rank 1 has kernel ?[31mk?, of which rank 0 has"
-     " no variant; give all ranks the same kernels" SUM("1", "1 variant", "0", "0")},
+     " no variant; give all ranks the same kernels" OR_OWN SUM("1", "1 variant", "0", "0")},
 };
 
 static void take_list(struct rank *rank, const struct list *list)

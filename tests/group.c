@@ -62,6 +62,24 @@ char *__wrap_strdup(const char *text)
     return is_used_up() ? NULL : __real_strdup(text);
 }
 
+// --- time that flies -----------------------------------------------------------------------------
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+// For a thread that is in a hurry the clock moves by that much more each time that it is read.
+static _Thread_local uint64_t hurry_ns, ahead_ns;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int status = __real_clock_gettime(clock, now);
+    ahead_ns += hurry_ns;
+    uint64_t ns = (uint64_t) now->tv_sec * 1000000000 + (uint64_t) now->tv_nsec + ahead_ns;
+    now->tv_sec = (time_t) (ns / 1000000000);
+    now->tv_nsec = (long) (ns % 1000000000);
+    return status;
+}
+
 // --- a seal that fails ---------------------------------------------------------------------------
 
 enum jc_result __real_jc_context_seal(struct jc_context *, enum jc_seal, struct jc_error *);
@@ -197,7 +215,7 @@ struct rank {
     unsigned barriers;
     char event[128];
     struct jc_event barrier;
-    char lines[8192];
+    char lines[32768];
 };
 
 static struct rank ranks[MAX_RANKS];
@@ -221,10 +239,10 @@ static void keep_event(void *user, const struct jc_event *event)
 static void keep_line(void *user, enum jc_log_level level, const char *line)
 {
     struct rank *rank = user;
-    (void) level;
     pthread_mutex_lock(&told_lock);
     size_t length = strlen(rank->lines);
-    snprintf(rank->lines + length, sizeof(rank->lines) - length, "%s\n", line);
+    snprintf(rank->lines + length, sizeof(rank->lines) - length, "%s%s\n",
+             level == JC_LOG_WARNING ? "warning: " : "", line);
     pthread_mutex_unlock(&told_lock);
 }
 
@@ -687,6 +705,60 @@ static void progress_is_told_while_others_are_awaited(void **state)
     assert_true(ranks[0].barrier.group_ms == 0); // not all had come
 }
 
+static bool hurry(void *user, const struct jc_group_progress *progress)
+{
+    (void) user, (void) progress;
+    hurry_ns = 10000000;
+    return true;
+}
+
+static unsigned times_logged(struct rank *rank, const char *text)
+{
+    unsigned times = 0;
+    pthread_mutex_lock(&told_lock);
+    for (const char *at = rank->lines; (at = strstr(at, text)); at++)
+        times++;
+    pthread_mutex_unlock(&told_lock);
+    return times;
+}
+
+// Of three one has joined and does not call, and one thinks that it is that one.
+static void who_is_missing_is_named_in_the_log_and_at_the_limit(void **state)
+{
+    (void) state;
+    char text[160];
+    struct jc_error error;
+    struct rank twin = {.number = 1};
+    open_ranks(1, warm_cache, false);
+    jc_group_destroy(&ranks[0].group);
+    num_ranks = 3;
+    ranks[1] = (struct rank){.number = 1, .is_absent = true};
+    ranks[2] = (struct rank){.number = 2, .is_absent = true};
+    open_context(&ranks[1], warm_cache);
+    open_context(&twin, warm_cache);
+    assert_int_equal(join_group(&ranks[0], false, &error), JC_OK);
+    assert_int_equal(join_group(&ranks[1], false, &error), JC_OK);
+    hurry_ns = 500000000;
+    enum jc_result result = join_group(&twin, false, &error);
+    hurry_ns = ahead_ns = 0;
+    assert_int_equal(result, JC_ERROR_INVALID_ARGUMENT);
+    close_rank(&twin);
+    ranks[0].params.progress = hurry;
+    warm_up_all();
+    assert_all(JC_ERROR_TIMEOUT);
+    snprintf(text, sizeof(text), "refused (rank 1, process %d: the rank is taken;", (int) getpid());
+    assert_true(was_logged(&ranks[0], text));
+    assert_all_say(text);
+    snprintf(text, sizeof(text), " ranks are at the warm-up: rank 1 (process %d on ",
+             (int) getpid());
+    assert_true(was_logged(&ranks[0], text));
+    assert_true(was_logged(&ranks[0], ") has joined, and is at no warm-up; rank 2 has not joined"));
+    assert_true(times_logged(&ranks[0], "still waiting") > 3);
+    assert_int_equal(times_logged(&ranks[0], "warning: group tp: after 3"), 1);
+    assert_int_equal(times_logged(&ranks[0], "warning: "), 1);
+    assert_all_say("has joined, and did not come to the warm-up in time; rank 2 has not joined in");
+}
+
 static void who_is_ready_late_is_named_in_the_log(void **state)
 {
     (void) state;
@@ -882,7 +954,9 @@ static void who_compiles_for_longer_than_its_limit_says_so(void **state)
     ranks[1].params.timeout_ns = UINT64_C(3000000000);
     warm_up_all();
     assert_all(JC_ERROR_TIMEOUT);
-    assert_all_say("rank 1: the time limit of 3.0 s is up, with 0 of 3 variants loaded");
+    assert_all_say("rank 1: the time limit of 3.0 s is up, with 0 of 3 variants loaded, and of"
+                   " kernel near not all\nnot ready: rank 1 with 0 of 3 variants loaded; prewarm"
+                   " the cache (jitcache prewarm), or give a larger timeout_ns");
     assert_same_texts();
     let_compiles_go();
     ranks[1].params.timeout_ns = LIMIT_NS;
@@ -899,8 +973,9 @@ static void who_is_ready_waits_no_longer_than_its_limit(void **state)
     ranks[0].params.timeout_ns = UINT64_C(3000000000);
     warm_up_all();
     assert_all(JC_ERROR_TIMEOUT);
-    assert_all_say("rank 0: the time limit of 3.0 s is up, with 3 of 3 variants loaded; when last"
-                   " heard of, rank 1 had 0 of 3 variants loaded");
+    assert_all_say("rank 0: the time limit of 3.0 s is up, with 3 of 3 variants loaded\nnot ready:"
+                   " rank 1 with 0 of 3 variants loaded; prewarm the cache (jitcache prewarm), or");
+    assert_same_texts();
 }
 
 // Its cache has another cubin for one key: the same, and some bytes that mean nothing.
@@ -1520,6 +1595,7 @@ int main(int argc, char **argv)
         TEST(each_rank_knows_what_it_heard_of_the_others),
         TEST(a_long_name_of_a_host_is_cut_off_and_no_error),
         TEST(progress_is_told_while_others_are_awaited),
+        TEST(who_is_missing_is_named_in_the_log_and_at_the_limit),
         TEST(who_comes_late_is_named_in_the_log),
         TEST(who_is_ready_late_is_named_in_the_log),
         TEST(another_template_is_named_by_rank_and_line),

@@ -106,16 +106,52 @@ void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, of
     return MAP_FAILED;
 }
 
+// The call of each that its countdown ends at fails.
+ssize_t __real_pread64(int fd, void *data, size_t size, off_t at);
+ssize_t __wrap_pread64(int fd, void *data, size_t size, off_t at);
+int __real_fstat64(int fd, struct stat *stat);
+int __wrap_fstat64(int fd, struct stat *stat);
+
+struct failing {
+    unsigned countdown; // 0: none fails
+    int status;
+};
+
+static struct failing reads, looks;
+
+static bool is_failing(struct failing *failing)
+{
+    if (failing->countdown == 0 || --failing->countdown > 0)
+        return false;
+    errno = failing->status;
+    return true;
+}
+
+ssize_t __wrap_pread64(int fd, void *data, size_t size, off_t at)
+{
+    return is_failing(&reads) ? -1 : __real_pread64(fd, data, size, at);
+}
+
+int __wrap_fstat64(int fd, struct stat *stat)
+{
+    return is_failing(&looks) ? -1 : __real_fstat64(fd, stat);
+}
+
 static struct jc_cache *cache;
+static char folder[PATH_MAX]; // of whoever joins, on any thread
+static const char *launch;
 static int stay[2]; // processes that live on do so until it is closed
 
 static int set_up(void **state)
 {
     without_memory = on_network = false;
     hurry_ns = 0;
+    launch = NULL;
+    reads = looks = (struct failing){0};
     if (scratch_setup(state) != 0 || mkdir(scratch_path("dir"), 0700) != 0 ||
         pipe2(stay, O_CLOEXEC) != 0)
         return -1;
+    snprintf(folder, sizeof(folder), "%s", scratch_path("dir"));
     return jc_cache_create(jc_cache_params(.dir = scratch_path("cache")), &cache, NULL);
 }
 
@@ -133,7 +169,8 @@ static enum jc_result try_join(unsigned rank, unsigned ranks, struct jc_exchange
                                struct jc_error *why)
 {
     return jc_host_create(cache, jc_group_params(.name = "g", .rank = rank, .ranks = ranks,
-                                                 .dir = scratch_path("dir")), exchange, why);
+                                                 .dir = folder, .launch = launch),
+                          exchange, why);
 }
 
 static struct jc_exchange *join(unsigned rank, unsigned ranks)
@@ -492,7 +529,7 @@ static void one_that_is_stopped_is_lost_when_the_time_is_up_and_learns_it(void *
     assert_int_equal(give(exchange, 0, SHORT_NS, false, all, &error), JC_ERROR_TIMEOUT);
     assert_int_equal(answer_of(&children[0]), JC_ERROR_TIMEOUT); // whose own limit is far
     assert_says_pid("rank 2 (process", children[1].pid);
-    assert_says("did not answer in time");
+    assert_says("has joined, and did not come to the warm-up in time");
     assert_null(strstr(error.text, "rank 1"));
     kill(children[1].pid, SIGCONT);
     assert_int_equal(ask(&children[1], 'r'), JC_ERROR_PEER);
@@ -550,8 +587,8 @@ static void one_that_does_not_come_is_lost_when_the_time_is_up(void **state)
     struct jc_exchange *exchanges[2] = {join(0, 4), join(2, 4)};
     assert_int_equal(exchanges[1]->calls->begin(exchanges[1], all, 8, NULL), JC_OK);
     assert_int_equal(give(exchanges[0], 0, SHORT_NS, false, all, &error), JC_ERROR_TIMEOUT);
-    snprintf(text, sizeof(text), "rank 1 did not come in time; rank 3 did not come in time; ranks"
-             " meet in %s, which all have to see", scratch_path("dir/g.group"));
+    snprintf(text, sizeof(text), "rank 1 has not joined in time; rank 3 has not joined in time;"
+             " ranks meet in %s, which all have to see", scratch_path("dir/g.group"));
     assert_string_equal(error.text, text);
     assert_int_equal(exchanges[1]->calls->poll(exchanges[1], false, all, &error),
                      JC_ERROR_TIMEOUT);
@@ -571,7 +608,7 @@ static void many_that_do_not_come_leave_room_for_where_they_are_expected(void **
     static uint64_t all[JC_MAX_RANKS];
     struct jc_exchange *exchange = join(0, JC_MAX_RANKS);
     assert_int_equal(give(exchange, 0, 0, false, all, &error), JC_ERROR_TIMEOUT);
-    assert_says("rank 16 did not come in time; and 1007 more; ranks meet in ");
+    assert_says("rank 16 has not joined in time; and 1007 more; ranks meet in ");
     assert_says(scratch_path("dir/g.group"));
     leave(exchange);
 }
@@ -600,6 +637,7 @@ static void a_rank_can_be_looked_at_without_a_round(void **state)
     assert_int_equal(info.state, JC_RANK_ABSENT);
     assert_int_equal(info.pid, 0);
     assert_false(jc_host_is_alive(exchange, 1));
+    leave(join(2, 3));
     start_joined(&child, 1, 3);
     exchange->calls->look(exchange, 1, &info);
     assert_int_equal(info.state, JC_RANK_JOINED);
@@ -615,8 +653,6 @@ static void a_rank_can_be_looked_at_without_a_round(void **state)
     assert_int_equal(info.state, JC_RANK_LOST);
     assert_string_equal(info.reason, "has ended");
     end_child(&child);
-    struct jc_exchange *other = join(2, 3);
-    leave(other);
     exchange->calls->look(exchange, 2, &info);
     assert_int_equal(info.state, JC_RANK_LOST);
     assert_string_equal(info.reason, "has left the group");
@@ -830,7 +866,7 @@ static void one_that_is_given_up_while_it_gives_has_not_given(void **state)
     (void) state;
     meet();
     assert_int_equal(stop_in(begin_from_page, have_a_round), JC_ERROR_PEER);
-    assert_says("gone on without this one, rank 0: it did not answer in time");
+    assert_says("gone on without this one, rank 0: it has joined, and did not come");
     others_go_on(3);
     assert_false(others_failed);
     part();
@@ -951,15 +987,12 @@ static void a_rank_is_there_once(void **state)
     leave(exchange);
 }
 
-static void one_that_left_or_died_before_the_others_came_can_be_replaced(void **state)
+static void one_that_left_before_the_others_came_can_be_replaced(void **state)
 {
     (void) state;
-    struct child child;
     uint64_t all[3] = {0};
     struct jc_exchange *exchanges[3] = {join(0, 3), NULL, NULL};
     leave(join(1, 3));
-    start_joined(&child, 2, 3);
-    end_child(&child);
     exchanges[1] = join(1, 3);
     exchanges[2] = join(2, 3);
     for (unsigned i = 1; i < 3; i++)
@@ -969,18 +1002,124 @@ static void one_that_left_or_died_before_the_others_came_can_be_replaced(void **
         leave(exchanges[i]);
 }
 
-static void one_whose_child_keeps_its_lock_cannot_be_replaced(void **state)
+// Whoever comes is told, whichever rank it is, until the last one has ended.
+static void refuse_beside_a_dead_one(const char *first)
 {
-    (void) state;
     struct child child;
     struct jc_exchange *exchange = join(0, 3);
     start_joined(&child, 1, 3);
-    assert_int_equal(ask(&child, 'c'), JC_OK);
+    for (; *first; first++)
+        assert_int_equal(ask(&child, *first), JC_OK);
     end_child(&child);
-    assert_int_equal(try_in_a_hurry(1, 3), JC_ERROR_NOT_READY);
-    assert_says("rank 1 was in the group before");
+    for (unsigned rank = 1; rank < 3; rank++) {
+        assert_int_equal(try_in_a_hurry(rank, 3), JC_ERROR_NOT_READY);
+        assert_says_pid("rank 1 of it died, process", child.pid);
+        assert_says_pid("rank 0, process", getpid());
+    }
+    assert_int_equal(try_in_a_hurry(2, 7), JC_ERROR_NOT_READY); // as well of another size
+    assert_says("rank 1 of it died");
     leave(exchange);
     assert_int_equal(try_in_a_hurry(1, 3), JC_OK);
+}
+
+static void one_that_died_before_the_others_came_is_not_replaced(void **state)
+{
+    (void) state;
+    refuse_beside_a_dead_one("");
+}
+
+static void nor_is_one_whose_child_keeps_its_lock(void **state)
+{
+    (void) state;
+    refuse_beside_a_dead_one("c");
+}
+
+static void ranks_of_an_earlier_launch_that_had_not_come_together_are_waited_for(void **state)
+{
+    (void) state;
+    struct child old[2], new[4];
+    launch = "run 1";
+    start_joined(&old[0], 1, 4);
+    start_joined(&old[1], 3, 4);
+    kill(old[1].pid, SIGSTOP);
+    launch = "run 2";
+    assert_int_equal(try_in_a_hurry(0, 4), JC_ERROR_NOT_READY);
+    assert_says("another launch");
+    assert_says_pid("rank 1, process", old[0].pid);
+    end_child(&old[0]);
+    assert_int_equal(try_in_a_hurry(0, 9), JC_ERROR_NOT_READY); // as well of another size
+    assert_says_pid("rank 3, process", old[1].pid);
+    for (unsigned i = 0; i < 4; i++)
+        start(&new[i], i, 4);
+    end_child(&old[1]);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(answer_of(&new[i]), JC_OK);
+    for (unsigned i = 0; i < 4; i++)
+        tell(&new[i], 'r');
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(answer_of(&new[i]), JC_OK);
+    for (unsigned i = 0; i < 4; i++)
+        end_child(&new[i]);
+}
+
+static void launches_are_compared_to_their_last_byte(void **state)
+{
+    (void) state;
+    char text[JC_ROSTER_LAUNCH_SIZE + 1];
+    uint64_t all[3] = {0};
+    char told[64];
+    memset(text, '\xFF', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    launch = text;
+    struct jc_exchange *exchange = join(0, 3);
+    leave(join(1, 3));
+    text[sizeof(text) - 2] = 'x';
+    assert_int_equal(try_in_a_hurry(1, 3), JC_ERROR_NOT_READY);
+    text[sizeof(text) - 2] = '\0';
+    assert_int_equal(try_in_a_hurry(1, 3), JC_ERROR_NOT_READY);
+    launch = NULL;
+    assert_int_equal(try_in_a_hurry(1, 3), JC_ERROR_NOT_READY);
+    assert_says("jc_group_params: launch");
+    // Those that wait for it learn why it does not come.
+    assert_int_equal(give(exchange, 0, 0, false, all, &error), JC_ERROR_TIMEOUT);
+    snprintf(told, sizeof(told), "refused (rank 1, process %d: another launch;", (int) getpid());
+    assert_says(told);
+    leave(exchange);
+}
+
+#define STARTERS 8
+
+static void *start_with_others(void *user)
+{
+    struct jc_exchange **exchange = user;
+    struct jc_error why;
+    return try_join((unsigned) (uintptr_t) *exchange, STARTERS, exchange, &why) == JC_OK ? NULL
+                                                                                        : user;
+}
+
+static void all_that_start_at_once_come_together(void **state)
+{
+    (void) state;
+    for (unsigned i = 0; i < 50; i++) {
+        struct jc_exchange *exchanges[STARTERS];
+        pthread_t threads[STARTERS];
+        uint64_t all[STARTERS] = {0};
+        for (uintptr_t j = 0; j < STARTERS; j++)
+            exchanges[j] = (struct jc_exchange *) j; // its rank
+        for (unsigned j = 0; j < STARTERS; j++)
+            assert_int_equal(pthread_create(&threads[j], NULL, start_with_others, &exchanges[j]),
+                             0);
+        for (unsigned j = 0; j < STARTERS; j++) {
+            void *failed;
+            pthread_join(threads[j], &failed);
+            assert_null(failed);
+        }
+        for (unsigned j = 1; j < STARTERS; j++)
+            assert_int_equal(exchanges[j]->calls->begin(exchanges[j], all, 8, NULL), JC_OK);
+        assert_int_equal(give(exchanges[0], 0, LIMIT_NS, false, all, &error), JC_OK);
+        for (unsigned j = 0; j < STARTERS; j++)
+            leave(exchanges[j]);
+    }
 }
 
 static void another_number_of_ranks_is_told_to_both(void **state)
@@ -1022,6 +1161,70 @@ static void another_version_is_told_to_both(void **state)
     assert_says("format 2");
     assert_int_equal(give(exchange, 0, 0, false, all, &error), JC_ERROR_TIMEOUT);
     assert_says("jitcache " JC_VERSION ";");
+    leave(exchange);
+}
+
+// A call fails wherever it may, once in each attempt to join.
+static void fail_everywhere(struct failing *failing, int status, enum jc_result expected)
+{
+    struct jc_exchange *exchange = join(0, 3);
+    unsigned failed = 0;
+    for (bool left = true; left;) {
+        struct jc_exchange *other;
+        *failing = (struct failing){failed + 1, status};
+        enum jc_result result = try_join(1, 3, &other, &error);
+        left = failing->countdown == 0;
+        failing->countdown = 0;
+        if (other)
+            leave(other);
+        // What is only a look at another rank may go without.
+        assert_true(result == JC_OK || result == expected);
+        if (result != JC_OK)
+            assert_says(strerror(status));
+        assert_true(failed > 0 || !left || result == expected); // the head, or the folder
+        failed += left;
+    }
+    assert_true(failed >= 2);
+    leave(exchange);
+}
+
+static void what_cannot_be_read_is_told_as_that(void **state)
+{
+    (void) state;
+    fail_everywhere(&reads, EIO, JC_ERROR_IO);
+}
+
+static void a_read_that_is_interrupted_is_tried_again(void **state)
+{
+    (void) state;
+    fail_everywhere(&reads, EINTR, JC_OK);
+}
+
+static void what_cannot_be_looked_at_is_told_as_that(void **state)
+{
+    (void) state;
+    fail_everywhere(&looks, EIO, JC_ERROR_IO);
+}
+
+static void one_that_was_emptied_while_ranks_use_it_is_not_begun_anew(void **state)
+{
+    (void) state;
+    struct child child;
+    struct stat before, after;
+    start_joined(&child, 1, 2);
+    for (off_t size = 4096; size >= 0; size -= 4096) {
+        assert_int_equal(truncate(scratch_path("dir/g.group"), size), 0);
+        assert_int_equal(stat(scratch_path("dir/g.group"), &before), 0);
+        assert_int_equal(try_in_a_hurry(0, 2), JC_ERROR_NOT_READY);
+        assert_says("was cut off while rank 1");
+        assert_int_equal(stat(scratch_path("dir/g.group"), &after), 0);
+        assert_int_equal(after.st_ino, before.st_ino);
+        assert_int_equal(after.st_size, size);
+    }
+    end_child(&child);
+    struct jc_exchange *exchange = join(0, 2);
+    assert_int_equal(stat(scratch_path("dir/g.group"), &after), 0);
+    assert_true(after.st_size > 4096);
     leave(exchange);
 }
 
@@ -1559,10 +1762,18 @@ int main(void)
         in_a_folder(a_second_job_is_told_of_the_first_that_still_runs),
         in_a_folder(a_second_job_waits_for_the_first_that_is_about_to_end),
         in_a_folder(a_rank_is_there_once),
-        in_a_folder(one_that_left_or_died_before_the_others_came_can_be_replaced),
-        in_a_folder(one_whose_child_keeps_its_lock_cannot_be_replaced),
+        in_a_folder(one_that_left_before_the_others_came_can_be_replaced),
+        in_a_folder(one_that_died_before_the_others_came_is_not_replaced),
+        in_a_folder(nor_is_one_whose_child_keeps_its_lock),
+        in_a_folder(ranks_of_an_earlier_launch_that_had_not_come_together_are_waited_for),
+        in_a_folder(launches_are_compared_to_their_last_byte),
+        in_a_folder(all_that_start_at_once_come_together),
         in_a_folder(another_number_of_ranks_is_told_to_both),
         in_a_folder(another_version_is_told_to_both),
+        in_a_folder(what_cannot_be_read_is_told_as_that),
+        in_a_folder(a_read_that_is_interrupted_is_tried_again),
+        in_a_folder(what_cannot_be_looked_at_is_told_as_that),
+        in_a_folder(one_that_was_emptied_while_ranks_use_it_is_not_begun_anew),
         in_a_folder(another_build_with_another_layout_is_refused),
         in_a_folder(a_file_that_was_removed_is_told_to_who_waits_in_vain),
         in_a_folder(what_another_process_has_damaged_is_noticed),

@@ -58,6 +58,21 @@ bool __wrap_jc_board_confirm(struct jc_board *board, unsigned ranks, const bool 
     return result;
 }
 
+// The library's clock comes here, by --wrap; see meson.build.
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+static _Thread_local uint64_t ahead_ns; // by that much, for this thread
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int status = __real_clock_gettime(clock, now);
+    uint64_t ns = (uint64_t) now->tv_sec * SECOND + (uint64_t) now->tv_nsec + ahead_ns;
+    now->tv_sec = (time_t) (ns / SECOND);
+    now->tv_nsec = (long) (ns % SECOND);
+    return status;
+}
+
 // --- rounds among threads ------------------------------------------------------------------------
 
 static struct meeting {
@@ -125,7 +140,8 @@ static void destroy(struct jc_exchange *exchange)
     (void) exchange;
 }
 
-static const struct jc_exchange_calls calls = {meet_begin, meet_poll, meet_expire, look, destroy};
+static const struct jc_exchange_calls calls = {meet_begin, meet_poll, meet_expire, look, NULL,
+                                               destroy};
 
 // --- ranks ---------------------------------------------------------------------------------------
 
@@ -223,6 +239,7 @@ static int set_up(void **state)
     atomic_store(&cancelled, 0);
     before_confirm = NULL;
     remind_ns = 600 * SECOND;
+    ahead_ns = 0;
     meeting.fails_in = 0;
     meeting.garbles = false;
     for (unsigned i = 0; i < MAX_RANKS; i++) {
@@ -507,6 +524,24 @@ static void nobody_waits_for_a_rank_that_does_not_step(void **state)
     close_world();
 }
 
+static void steps_that_are_counted_from_elsewhere_are_told(void **state)
+{
+    (void) state;
+    open_world(2, JC_GROUP_EQUAL, by_value, true);
+    world.ranks[0].step = 300;
+    world.ranks[1].step = 100000000;
+    obtain_all(1);
+    for (unsigned i = 0; i < 1000; i++)
+        take_steps(1);
+    assert_false(serves(0, 1));
+    ahead_ns = 11 * SECOND;
+    take_steps(1);
+    assert_int_equal(times_logged("rank 0 has not done its part of a common step for 11 s"), 1);
+    assert_int_equal(times_logged("rank 0 is at step 1300, the order is for step 1000"), 1);
+    assert_int_equal(times_logged("all ranks have to give the same numbers"), 1);
+    close_world();
+}
+
 static void a_variant_that_others_lack_is_patient_and_then_served_by_who_has_it(void **state)
 {
     (void) state;
@@ -589,11 +624,24 @@ static void what_the_driver_says_is_told_and_keeps_nobody(void **state)
     assert_int_equal(result, JC_ERROR_DRIVER);
     assert_int_equal(times_logged("rank 1 could not load new variants at step"), 1);
     assert_false(serves(1, 1));
-    // Later it is as one that others lack.
-    world.ranks[1].stream = right;
+    // Later it is as one that others lack, and until then no rank has anything to do.
     world.ranks[0].patience_ns = 1;
+    struct jc_steps *steps = world.ranks[1].group.steps;
+    assert_int_equal(steps->retreat_ns, SECOND);
+    take_steps_until_done();
+    await(is_any_pending());
+    while (times_logged("rank 1 could not load new variants at step") < 2) {
+        take_one(0);
+        take(&world.ranks[1]);
+    }
+    assert_int_equal(times_logged("tries again after 2 s"), 1);
+    assert_int_equal(steps->retreat_ns, 2 * SECOND);
+    take_steps_until_done();
+    world.ranks[1].stream = right;
+    await(is_any_pending());
     take_steps_until_done();
     assert_true(serves(1, 1));
+    assert_int_equal(steps->retreat_ns, 0);
     close_world();
 }
 
@@ -1385,6 +1433,7 @@ static void an_exchange_that_fails_ends_the_group(void **state)
         } else {
             world.ranks[0].timeout_ns = 1000;
             call_step(&world.ranks[0], true);
+            SAYS(&world.ranks[0], "every rank has to set `common` in the same step");
         }
         for (unsigned j = 0; j < (i < 3 ? 2 : 1); j++) {
             struct rank *rank = &world.ranks[j];
@@ -1438,6 +1487,7 @@ int main(void)
         TEST(an_order_that_is_too_late_is_cancelled_and_made_again),
         TEST(an_order_that_is_in_time_is_not_cancelled),
         TEST(nobody_waits_for_a_rank_that_does_not_step),
+        TEST(steps_that_are_counted_from_elsewhere_are_told),
         TEST(a_variant_that_others_lack_is_patient_and_then_served_by_who_has_it),
         TEST(ranks_with_variants_of_their_own_need_not_be_patient),
         TEST(a_rank_that_cannot_load_it_does_without),

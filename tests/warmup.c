@@ -598,6 +598,24 @@ static void a_variant_is_described_by_the_lines_of_its_key(void **state)
     assert_string_not_equal(source, other_source);
 }
 
+static void a_variant_is_described_with_its_file(void **state)
+{
+    (void) state;
+    char text[8192];
+    static const char begin[] = "a dir/k?1.cu\n";
+    const char *body = templates[0]->source;
+    struct jc_template *tmpl;
+    struct jc_error error;
+    if (jc_template_create(jc_template_params(.text = body, .file = "dir/k\n1.cu"), &tmpl, &error))
+        fail_msg("%s", error.text);
+    jc_template_destroy(&templates[0]);
+    templates[0] = tmpl;
+    kernels[0].tmpl = tmpl;
+    plan(9);
+    jc_warmup_describe(warmup, 0, text, sizeof(text));
+    assert_memory_equal(text, begin, strlen(begin));
+}
+
 // --- another compiler than was remembered --------------------------------------------------------
 
 static void where_nvrtc_has_changed_keys_are_formed_anew(void **state)
@@ -782,6 +800,7 @@ int main(void)
         TEST(a_rank_begins_with_its_own_share),
         TEST(shares_are_of_like_size),
         TEST(a_variant_is_described_by_the_lines_of_its_key),
+        TEST(a_variant_is_described_with_its_file),
         TEST(where_nvrtc_has_changed_keys_are_formed_anew),
         TEST(kernels_that_others_have_are_not_made_anew),
         TEST(what_others_compile_is_awaited_no_longer_than_one_says_meanwhile),

@@ -58,6 +58,11 @@ struct jc_group_params {
     // NULL: /dev/shm/jitcache-UID, else `stats` in the cache's folder. For ranks in containers that
     // do not share /dev/shm: a folder of a volume that they do share, on no network
     const char *dir;
+    // Of this start of the job: a text, 1 to 64 bytes, that all its ranks have and no other start
+    // of it, such as the launcher's run id with its count of restarts. Ranks of another start that
+    // are still about to end are told apart by it. NULL: they are not, as long as they have not all
+    // come and none has died. With an all-gather it is ignored
+    const char *launch;
     const struct jc_all_gather *all_gather; // copied; NULL: the ranks are of one host
 };
 #ifndef __cplusplus
@@ -67,13 +72,15 @@ struct jc_group_params {
 
 // Joins a group, or begins it: early, since others learn from it that this rank is there. It does
 // not wait for the other ranks. Only where ranks of an earlier job of that name are still about to
-// end, or another process has this rank, it waits for these, 5 s at most. What a crashed job left
-// is cleared away.
+// end, or another process has this rank, it waits for these, 5 s at most. Ranks are of an earlier
+// job once all have come, or one has died, and where they have another `launch`. What a crashed job
+// left is cleared away.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; or the rank is taken, by the process that the text names.
 // JC_ERROR_MISMATCH: the group was begun with another number of ranks, or by another version of the
-// library. JC_ERROR_NOT_READY: ranks of an earlier job still run, named by the text; or the context
-// is in a group. JC_ERROR_IO: there is no folder for the file, no room in it, or no descriptor; or
-// the context makes variants in the process that this one was forked from. JC_ERROR_OUT_OF_MEMORY.
+// library. JC_ERROR_NOT_READY: ranks of an earlier job still run, one of which the text names, with
+// one that died, if that is why; or the context is in a group. JC_ERROR_IO: there is no folder for
+// the file, no room in it, or no descriptor; it cannot be read; or the context makes variants in
+// the process that this one was forked from. JC_ERROR_OUT_OF_MEMORY.
 // `*group` is NULL on failure. Threads: safe.
 JC_API enum jc_result jc_group_create(struct jc_context *context,
                                       const struct jc_group_params *params,
@@ -150,7 +157,8 @@ struct jc_group_warmup_params {
     // calls of this group fails. One that does not come is lost when half of the time is up. Not
     // with an all-gather, which none can leave
     bool without_lost;
-    enum jc_seal seal; // then jc_context_seal; JC_SEAL_OPEN: it is not sealed
+    // Then jc_context_seal; JC_SEAL_OPEN: it is not sealed. Nor is a context that has no kernel
+    enum jc_seal seal;
     // On the calling thread, ten times a second or more seldom. False gives up, for all ranks
     bool (*progress)(void *user, const struct jc_group_progress *progress);
     void *user;
@@ -196,8 +204,9 @@ struct jc_group_warmup_report {
 // that returned false, in whichever rank. JC_ERROR_INVALID_ARGUMENT: a parameter.
 // JC_ERROR_UNSUPPORTED: `without_lost` with an all-gather. And the errors of jc_kernel_create,
 // jc_kernel_warmup and jc_context_seal, in whichever rank: the text lists ranks and reasons.
-// What was loaded stays loaded after a failure, and a second call is quick. `report` may be NULL,
-// and is filled in either way. The text of jc_group_rank says more of each rank.
+// What was loaded stays loaded after a failure, and a second call is quick. `params` may be
+// NULL: no kernels, and the defaults. `report` may be NULL, and is filled in either way. The text
+// of jc_group_rank says more of each rank.
 // Threads: one call at a time.
 JC_API enum jc_result jc_group_warmup(struct jc_group *group,
                                       const struct jc_group_warmup_params *params,
@@ -243,7 +252,7 @@ struct jc_group_step_params {
     size_t num_streams;
     uint64_t budget_ns; // 0: 5 ms
     bool force;
-    bool common; // with an all-gather: this is a common step, for all ranks
+    bool common; // with an all-gather: this is a common step, for all ranks; else ignored
     uint64_t patience_ns; // 0: 5 s; the least of all ranks counts
     uint64_t timeout_ns; // with an all-gather: how long others are waited for; 0: 10 s
 };
@@ -262,10 +271,12 @@ struct jc_group_step_report {
 // One step, see above. JC_OK: it was done, or there was nothing to do; also if something is left.
 // JC_ERROR_INVALID_ARGUMENT: a parameter; a step that was before. JC_ERROR_NOT_READY: no warm-up
 // has succeeded yet; or, with an all-gather, the last one was given up and is to be called again;
-// or the context is sealed as frozen, and something is left to load. JC_ERROR_PEER: the all-gather
-// failed, or the group has gone on without this rank. JC_ERROR_TIMEOUT: the all-gather; often a
-// rank has not set `common` in that step. JC_ERROR_MISMATCH: likewise, a rank was at another call.
-// JC_ERROR_DRIVER, JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other ranks go on.
+// or the context is sealed as frozen, and something is left to load (what was loaded before it was
+// sealed is switched to all the same). JC_ERROR_PEER: the all-gather failed, or the group has gone
+// on without this rank. JC_ERROR_TIMEOUT: the all-gather; often a rank has not set `common` in that
+// step. JC_ERROR_MISMATCH: likewise, a rank was at another call. JC_ERROR_DRIVER,
+// JC_ERROR_OUT_OF_MEMORY: as for jc_context_safe_point; the other ranks go on, and this one tries
+// again later, after a second at first and a minute at last.
 // `report` may be NULL, and is filled in either way.
 // Threads: one call at a time, of this or jc_group_warmup. Takes no lock that is held for more than
 // moments.

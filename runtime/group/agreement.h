@@ -23,9 +23,10 @@ struct jc_agreement {
     const struct jc_patience *patience;
     const struct jc_agreed *own; // sorted by jc_agreement_sort
     size_t num_own;
-    // Writes what a variant is: its kernel's name and a newline, its specialization's lines, an
-    // empty line, and the lines of its key's text, without the template's source itself. NUL at the
-    // end; what does not fit is left out. Returns the length.
+    // Writes what a variant is: its kernel's name, where its template has a file a space and that
+    // file, and a newline; its specialization's lines, an empty line, and the lines of its
+    // key's text, without the template's source itself. NUL at the end; what does not fit is left
+    // out. Returns the length.
     size_t (*describe)(void *user, size_t index, char *text, size_t size);
     void *user;
 };

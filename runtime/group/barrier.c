@@ -32,6 +32,7 @@
 #define DEFAULT_TIMEOUT_NS UINT64_C(600000000000)
 #define ROUND_NS UINT64_C(100000000) // rounds are begun this far apart, and progress is told
 #define LOG_NS UINT64_C(5000000000)
+#define WARN_NS UINT64_C(30000000000) // who does not come for longer is no mere progress any more
 #define LATE_NS UINT64_C(1000000000) // who is waited for longer is named in the log
 
 // How long a round may take that is begun when the time is nearly up, or is up: a rank that says so
@@ -41,6 +42,9 @@
 // A rank that has said nothing for so long may have been stopped, and leaves undone what it has
 // begun. Where there is not much time, a quarter of that.
 #define SILENCE_NS UINT64_C(5000000000)
+
+// How many ranks that are not ready a text names.
+#define NAMED_RANKS 16
 
 struct barrier {
     struct jc_group *group;
@@ -68,6 +72,7 @@ struct barrier {
 
     struct jc_group_progress progress;
     uint64_t show_ns, log_ns; // when to tell of it next
+    bool has_warned; // of those that do not come
     uint64_t gave_up_ns;      // when `progress` returned false; 0: it has not
 };
 
@@ -250,6 +255,24 @@ static void begin_round(struct barrier *barrier)
         lose(barrier, result);
 }
 
+// Adds which ranks were not ready, by their statuses: the same text in all ranks.
+static void add_unready(const struct barrier *barrier, struct jc_error *error)
+{
+    unsigned num = 0;
+    for (unsigned i = 0; i < barrier->exchange->ranks; i++) {
+        const struct jc_status *status = &barrier->all[i];
+        if (barrier->exchange->lost[i] || status->loaded >= status->planned
+            || num++ >= NAMED_RANKS)
+            continue;
+        jc_fail_more(error, "%srank %u with %" PRIu64 " of %" PRIu64 " variants loaded",
+                     num == 1 ? "\nnot ready: " : ", ", i, status->loaded, status->planned);
+    }
+    if (num > NAMED_RANKS)
+        jc_fail_more(error, ", and %u more", num - NAMED_RANKS);
+    if (num > 0)
+        jc_fail_more(error, "; prewarm the cache (jitcache prewarm), or give a larger timeout_ns");
+}
+
 // Ranks have failed. Those whose time was up may have waited for others that are lost by now.
 static void fail_together(struct barrier *barrier)
 {
@@ -263,6 +286,8 @@ static void fail_together(struct barrier *barrier)
         jc_fail_more(&barrier->error, "\n");
     }
     jc_fail_more(&barrier->error, "%s", told.text);
+    if (barrier->result == JC_ERROR_TIMEOUT && count_lost(exchange) == 0)
+        add_unready(barrier, &barrier->error);
 }
 
 // The round is over, with what `poll` or `expire` said.
@@ -307,14 +332,27 @@ static void turn(struct barrier *barrier)
 
 // --- telling how far it is -----------------------------------------------------------------------
 
-static void log_progress(const struct barrier *barrier)
+static void log_missing(struct barrier *barrier)
+{
+    struct jc_exchange *exchange = barrier->exchange;
+    const struct jc_group_progress *progress = &barrier->progress;
+    bool warns = !barrier->has_warned && progress->elapsed_ns >= WARN_NS;
+    char missing[1600] = "";
+    if (exchange->calls->tell_missing)
+        exchange->calls->tell_missing(exchange, missing, sizeof(missing));
+    jc_log(&barrier->group->context->log, warns ? JC_LOG_WARNING : JC_LOG_INFO, "group %s: after"
+           " %.0f s still waiting until all %u ranks are at the warm-up%s%s", barrier->group->name,
+           seconds(progress->elapsed_ns), progress->ranks, *missing ? ": " : "", missing);
+    barrier->has_warned = barrier->has_warned || warns;
+}
+
+static void log_progress(struct barrier *barrier)
 {
     const struct jc_log *log = &barrier->group->context->log;
     const struct jc_group_progress *progress = &barrier->progress;
     double s = seconds(progress->elapsed_ns);
     if (!barrier->is_met)
-        jc_log(log, JC_LOG_INFO, "group %s: after %.0f s still waiting until all %u ranks are at"
-               " the warm-up", barrier->group->name, s, progress->ranks);
+        log_missing(barrier);
     else
         jc_log(log, JC_LOG_INFO, "group %s: after %.0f s %u of %u ranks are ready; rank %u has"
                " %" PRIu64 " of %" PRIu64 " variants loaded; this one has compiled %" PRIu64,
@@ -347,6 +385,18 @@ static void show(struct barrier *barrier)
     }
 }
 
+// A kernel that is not loaded yet, as far as is known. NULL: all are, or it is not.
+static const char *first_unready(const struct barrier *barrier)
+{
+    size_t count = 0;
+    const struct jc_warmup_variant *variants =
+        barrier->warmup ? jc_warmup_variants(barrier->warmup, &count) : NULL;
+    for (size_t i = 0; variants && i < count; i++)
+        if (!variants[i].loaded)
+            return variants[i].kernel;
+    return NULL;
+}
+
 static void check_time(struct barrier *barrier)
 {
     struct jc_error error;
@@ -360,8 +410,9 @@ static void check_time(struct barrier *barrier)
     jc_fail(&error, JC_ERROR_TIMEOUT, "the time limit of %.1f s is up, with %" PRIu64 " of %" PRIu64
             " variants loaded", seconds(barrier->until_ns - barrier->start_ns),
             barrier->own.loaded, barrier->own.planned);
-    if (barrier->own.phase == JC_STATUS_READY)
-        add_last_heard(barrier, &error);
+    const char *kernel = first_unready(barrier);
+    if (kernel)
+        jc_fail_more(&error, ", and of kernel %s not all", kernel);
     fail_own(barrier, JC_ERROR_TIMEOUT, error.text);
 }
 

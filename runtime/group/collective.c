@@ -45,7 +45,8 @@ static enum jc_result tell_each_other(struct jc_steps *steps, const struct jc_co
                                               steps->blocks, &why);
     if (result == JC_OK)
         return JC_OK;
-    jc_fail(error, result, "%s", why.text);
+    jc_fail(error, result, "%s%s", why.text, result == JC_ERROR_TIMEOUT
+            ? "; every rank has to set `common` in the same step" : "");
     return jc_group_end(steps->group, result, error);
 }
 

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #define MAX_NAME 128
+#define MAX_FILE 400
 #define MAX_SPECIALIZATION 300
 
 // What is shown of a value, and of what it has in common with the other one ahead of that.
 #define MAX_VALUE 120
 #define MAX_COMMON 24
+
+#define OR_OWN ", or, if they are meant to differ, .mode = JC_GROUP_OWN"
 
 // --- parts of a description ----------------------------------------------------------------------
 
@@ -21,7 +24,7 @@ struct line {
 };
 
 struct description {
-    struct part kernel, specialization, key;
+    struct part kernel, file, specialization, key; // `file`: empty where it is not known
 };
 
 static bool next_line(struct part *part, struct line *line)
@@ -45,12 +48,15 @@ static bool next_line(struct part *part, struct line *line)
 static struct description read_description(const char *text)
 {
     const char *end = text + strlen(text);
-    const char *name_end = strchrnul(text, '\n');
-    const char *head = *name_end ? name_end + 1 : name_end;
+    const char *first_end = strchrnul(text, '\n');
+    const char *name_end = memchr(text, ' ', (size_t) (first_end - text));
+    const char *file = name_end ? name_end + 1 : first_end;
+    const char *head = *first_end ? first_end + 1 : first_end;
     const char *empty = *head == '\n' ? head : strstr(head, "\n\n");
     const char *head_end = !empty ? end : empty == head ? head : empty + 1;
     return (struct description){
-        .kernel = {text, name_end},
+        .kernel = {text, name_end ? name_end : first_end},
+        .file = {file, first_end},
         .specialization = {head, head_end},
         .key = {head_end < end ? head_end + 1 : end, end},
     };
@@ -201,6 +207,18 @@ static void append_line(struct jc_buffer *out, const struct line *line, size_t c
     append_cut(out, line->value + skip, line->value_size - skip, MAX_VALUE);
 }
 
+// "rank 5 (/a/k.cu)", or without what is not known.
+static void append_rank(struct jc_buffer *out, const struct jc_contrast_side *side)
+{
+    const struct part file = read_description(side->description).file;
+    jc_buffer_print(out, "rank %u", side->rank);
+    if (file.at == file.end)
+        return;
+    jc_buffer_string(out, " (");
+    append_cut(out, file.at, (size_t) (file.end - file.at), MAX_FILE);
+    jc_buffer_string(out, ")");
+}
+
 static size_t count_common(const struct line *a, const struct line *b)
 {
     size_t size = 0;
@@ -215,19 +233,15 @@ static void append_difference(struct jc_buffer *out, const struct difference *di
 {
     bool both = difference->in_one && difference->in_other;
     size_t common = both ? count_common(&difference->one, &difference->other) : 0;
-    if (!difference->in_one) {
-        jc_buffer_print(out, "rank %u does not have ", one->rank);
-        append_line(out, &difference->other, 0);
-        jc_buffer_print(out, ", which %srank %u has", which, other->rank);
-        return;
-    }
-    jc_buffer_print(out, "rank %u has ", one->rank);
-    append_line(out, &difference->one, common);
+    append_rank(out, one);
+    jc_buffer_string(out, difference->in_one ? " has " : " does not have ");
+    append_line(out, difference->in_one ? &difference->one : &difference->other, common);
+    jc_buffer_print(out, "%s %s", both ? " where" : ", which", which);
+    append_rank(out, other);
+    jc_buffer_string(out, difference->in_other ? " has" : " does not have");
     if (both) {
-        jc_buffer_print(out, " where %srank %u has ", which, other->rank);
+        jc_buffer_string(out, " ");
         append_line(out, &difference->other, common);
-    } else {
-        jc_buffer_print(out, ", which %srank %u does not have", which, other->rank);
     }
 }
 
@@ -236,7 +250,7 @@ static const char *advise(const struct line *line)
 {
     static const char compiler[] = "give all ranks the same NVRTC, see JITCACHE_NVRTC";
     static const char plan[] =
-        "give the kernel the same parameters, bindings and ranges in all ranks";
+        "give the kernel the same parameters, bindings and ranges in all ranks" OR_OWN;
     static const struct {
         const char *name, *advice;
     } advices[] = {
@@ -244,7 +258,7 @@ static const char *advise(const struct line *line)
         {"nvrtc", compiler},
         {"build", compiler},
         {"append_flags", "unset NVRTC_APPEND_FLAGS, or set it alike for all ranks"},
-        {"arch", "give all ranks GPUs of one architecture, or use JC_GROUP_OWN"},
+        {"arch", "give all ranks GPUs of one architecture" OR_OWN},
         {"parameter.", plan},
         {"facet.", plan},
         {"closure", "give all ranks the same template, and the same headers that it includes"},
@@ -276,9 +290,10 @@ static void tell_key(struct jc_buffer *out, const struct description *a,
         append_difference(out, &difference, one, other, "");
         jc_buffer_print(out, "; %s", advise(line_of(&difference)));
     } else {
-        jc_buffer_print(out, "rank %u has another source, or its options in another order, than"
-                        " rank %u; give all ranks the same version of the template", one->rank,
-                        other->rank);
+        append_rank(out, one);
+        jc_buffer_string(out, " has another source, or its options in another order, than ");
+        append_rank(out, other);
+        jc_buffer_string(out, "; give all ranks the same version of the template");
     }
 }
 
@@ -295,8 +310,8 @@ void jc_contrast_tell(struct jc_buffer *out, const struct jc_contrast_side *one,
     jc_buffer_print(out, "rank %u has ", one->rank);
     if (!*other->description) {
         append_kernel(out, &a);
-        jc_buffer_print(out, ", of which rank %u has no variant; give all ranks the same kernels",
-                        other->rank);
+        jc_buffer_print(out, ", of which rank %u has no variant; give all ranks the same kernels"
+                        OR_OWN, other->rank);
         return;
     }
     jc_buffer_string(out, "a variant of ");

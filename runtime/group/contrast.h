@@ -20,8 +20,8 @@ struct jc_contrast_side {
 };
 
 // Writes what `one` has and `other` has not, as a clause, and what to do about it, as another:
-// "of kernel k, rank 5 has arch=sm_90a where rank 0 has arch=sm_100a; give ...". `other` has the
-// variant that is nearest.
+// "of kernel k, rank 5 (k.cu) has arch=sm_90a where rank 0 (k.cu) has arch=sm_100a; give ...".
+// `other` has the variant that is nearest. Files are those of the templates, where they have one.
 void jc_contrast_tell(struct jc_buffer *out, const struct jc_contrast_side *one,
                       const struct jc_contrast_side *other);
 

@@ -47,6 +47,9 @@ struct jc_exchange_calls {
     // What is known of a rank without a round: whether it is there, its process, host; sets `rank`,
     // `state` (JC_RANK_ABSENT, _JOINED or _LOST), `pid`, `host`, and of one that is lost `reason`.
     void (*look)(struct jc_exchange *exchange, unsigned rank, struct jc_rank_info *info);
+    // Writes who has not given to the round under way, whether they have joined, and who was
+    // refused: "rank 2 has not joined; ...". On the thread that has rounds. NULL: none can tell.
+    void (*tell_missing)(struct jc_exchange *exchange, char *text, size_t size);
     void (*destroy)(struct jc_exchange *exchange);
 };
 

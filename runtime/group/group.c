@@ -15,6 +15,7 @@
 #include "steps.h"
 
 #define NAME_SIZE 64
+#define LAUNCH_SIZE 64
 
 // --- what is asked for ---------------------------------------------------------------------------
 
@@ -45,6 +46,9 @@ static enum jc_result check_params(const struct jc_group_params *params, struct 
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_group_params: name: '%.80s'; 1 to %d"
                        " letters, digits, '.', '_', '-', the first none of '.' and '-'",
                        params->name, NAME_SIZE);
+    if (params->launch && (!*params->launch || strlen(params->launch) > LAUNCH_SIZE))
+        return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_group_params: launch: '%.80s'; 1 to %d"
+                       " bytes, or NULL", params->launch, LAUNCH_SIZE);
     if (params->dir && params->dir[0] != '/')
         return jc_fail(error, JC_ERROR_INVALID_ARGUMENT, "jc_group_params: dir: '%s' is no absolute"
                        " path", params->dir);

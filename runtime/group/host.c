@@ -58,14 +58,17 @@ static void add(struct text *text, const char *format, ...)
         text->text[text->size] = '\0';
 }
 
-static const char *loss_text(enum jc_loss loss)
+// By the word of the rank that is lost.
+static const char *loss_text(uint64_t word)
 {
-    switch (loss) {
+    switch (JC_WORD_LOSS(word)) {
     case JC_LOSS_NONE: break;
     case JC_LOSS_DIED: return "has ended";
     case JC_LOSS_LEFT: return "has left the group";
-    case JC_LOSS_SILENT: return "did not answer in time";
-    case JC_LOSS_NO_SHOW: return "did not come in time";
+    case JC_LOSS_SILENT:
+        return JC_WORD_ROUNDS(word) > 0 ? "did not answer in time"
+                                        : "has joined, and did not come to the warm-up in time";
+    case JC_LOSS_NO_SHOW: return "has not joined in time";
     }
     return "is lost"; // said by another process, in words that we do not know
 }
@@ -141,11 +144,11 @@ static enum jc_result end(struct host *host, enum jc_result result, const char *
 }
 
 // The others have declared this rank lost.
-static enum jc_result end_given_up(struct host *host, enum jc_loss loss, struct jc_error *error)
+static enum jc_result end_given_up(struct host *host, uint64_t own, struct jc_error *error)
 {
     struct text text = {.size = 0};
     add(&text, "the other ranks have gone on without this one, rank %u: it %s", host->base.rank,
-        loss == JC_LOSS_DIED ? "was taken for dead" : loss_text(loss));
+        JC_WORD_LOSS(own) == JC_LOSS_DIED ? "was taken for dead" : loss_text(own));
     return end(host, JC_ERROR_PEER, text.text, error);
 }
 
@@ -154,8 +157,8 @@ static enum jc_result end_given_up(struct host *host, enum jc_loss loss, struct 
 static enum jc_result end_nonsense(struct host *host, unsigned rank, struct jc_error *error)
 {
     struct text text = {.size = 0};
-    enum jc_loss own = JC_WORD_LOSS(load_word(host, host->base.rank));
-    if (own != JC_LOSS_NONE)
+    uint64_t own = load_word(host, host->base.rank);
+    if (JC_WORD_LOSS(own) != JC_LOSS_NONE)
         return end_given_up(host, own, error);
     add(&text, "rank %u speaks another protocol than rank %u, or %s was damaged", rank,
         host->base.rank, host->roster.path);
@@ -172,7 +175,7 @@ static enum jc_result check(struct host *host, struct jc_error *error)
         return fail_again(host, error);
     uint64_t own = load_word(host, host->base.rank);
     if (JC_WORD_LOSS(own) != JC_LOSS_NONE)
-        return end_given_up(host, JC_WORD_LOSS(own), error);
+        return end_given_up(host, own, error);
     return JC_WORD_ROUNDS(own) == host->round ? JC_OK : end_nonsense(host, host->base.rank, error);
 }
 
@@ -224,7 +227,7 @@ static enum jc_result host_begin(struct jc_exchange *exchange, const void *mine,
             return JC_OK;
         }
     }
-    return end_given_up(host, JC_WORD_LOSS(word), error);
+    return end_given_up(host, word, error);
 }
 
 // Lists who was lost in this round. The same in all ranks, but for what an earlier one has told.
@@ -235,29 +238,41 @@ struct losses {
     bool no_show; // one of them at least did not come
 };
 
-static void add_loss(struct host *host, unsigned rank, enum jc_loss loss, struct losses *losses)
+static void add_rank(const struct host *host, unsigned rank, bool has_joined, struct text *text)
 {
     struct jc_process process;
     char name[JC_ROSTER_HOST_SIZE];
+    jc_roster_process(slot_of(host, rank), &process, name);
+    add(text, "rank %u", rank);
+    if (has_joined)
+        add(text, " (process %" PRIu64 " on %s)", process.pid, name);
+}
+
+static void add_loss(struct host *host, unsigned rank, uint64_t word, struct losses *losses)
+{
+    enum jc_loss loss = JC_WORD_LOSS(word);
     losses->in_time = losses->in_time && (loss == JC_LOSS_DIED || loss == JC_LOSS_LEFT);
     losses->no_show = losses->no_show || loss == JC_LOSS_NO_SHOW;
     if (losses->num++ >= NAMED_RANKS)
         return;
-    jc_roster_process(slot_of(host, rank), &process, name);
-    add(&losses->text, "%srank %u", losses->num > 1 ? "; " : "", rank);
-    if (loss != JC_LOSS_NO_SHOW)
-        add(&losses->text, " (process %" PRIu64 " on %s)", process.pid, name);
-    add(&losses->text, " %s", loss_text(loss));
+    add(&losses->text, "%s", losses->num > 1 ? "; " : "");
+    add_rank(host, rank, loss != JC_LOSS_NO_SHOW, &losses->text);
+    add(&losses->text, " %s", loss_text(word));
 }
 
-// Why ranks may not have come.
-static void add_hints(struct host *host, struct text *text)
+static void add_refusal(const struct host *host, struct text *text)
 {
     char refusal[JC_ROSTER_REFUSAL_SIZE];
     jc_roster_refusal(&host->roster, refusal);
     if (*refusal)
         add(text, "; one that wanted to join was refused (%s; this group has %u ranks, and jitcache"
             " " JC_VERSION ")", refusal, host->base.ranks);
+}
+
+// Why ranks may not have come.
+static void add_hints(const struct host *host, struct text *text)
+{
+    add_refusal(host, text);
     add(text, jc_roster_is_in_place(&host->roster)
                   ? "; ranks meet in %s, which all have to see"
                   : "; %s was removed meanwhile, so that others did not find it",
@@ -294,21 +309,21 @@ static enum jc_result collect(struct host *host, void *all, struct losses *losse
         }
         memset(to, 0, host->size);
         if (!exchange->lost[rank])
-            add_loss(host, rank, JC_WORD_LOSS(word), losses);
+            add_loss(host, rank, word, losses);
     }
     // Only now is it known that what was read is whole.
     uint64_t own = load_word(host, exchange->rank);
     return JC_WORD_LOSS(own) == JC_LOSS_NONE ? JC_OK
-                                             : end_given_up(host, JC_WORD_LOSS(own), error);
+                                             : end_given_up(host, own, error);
 }
 
-static bool is_complete(const struct host *host)
+// The first that the round still waits for; as many as there are ranks: none, it is complete.
+static unsigned find_missing(const struct host *host)
 {
-    for (unsigned rank = 0; rank < host->base.ranks; rank++) {
-        if (is_missing(host, load_word(host, rank)))
-            return false;
-    }
-    return true;
+    unsigned rank = 0;
+    while (rank < host->base.ranks && !is_missing(host, load_word(host, rank)))
+        rank++;
+    return rank;
 }
 
 // Ends the round if it is complete.
@@ -316,7 +331,7 @@ static enum jc_result finish(struct host *host, bool without_lost, void *all,
                              struct jc_error *error)
 {
     struct losses losses = {.in_time = true};
-    if (!is_complete(host))
+    if (find_missing(host) < host->base.ranks)
         return jc_fail(error, JC_ERROR_NOT_READY, "not all ranks have given to the round yet");
     enum jc_result result = collect(host, all, &losses, error);
     if (result != JC_OK)
@@ -362,7 +377,12 @@ static enum jc_result host_expire(struct jc_exchange *exchange, bool without_los
         if (is_missing(host, word))
             return end_nonsense(host, rank, error);
     }
-    return finish(host, without_lost, all, error);
+    result = finish(host, without_lost, all, error);
+    if (result != JC_ERROR_NOT_READY)
+        return result;
+    // Who was declared lost has taken that back, which only one that is damaged does.
+    unsigned rank = find_missing(host);
+    return end_nonsense(host, rank < exchange->ranks ? rank : exchange->rank, error);
 }
 
 // --- looking -------------------------------------------------------------------------------------
@@ -397,7 +417,8 @@ static void host_look(struct jc_exchange *exchange, unsigned rank, struct jc_ran
     }
     if (loss != JC_LOSS_NONE) {
         info->state = JC_RANK_LOST;
-        snprintf(info->reason, sizeof(info->reason), "%s", loss_text(loss));
+        snprintf(info->reason, sizeof(info->reason), "%s",
+                 loss_text(word | JC_WORD_LOST(loss)));
     }
 }
 
@@ -406,6 +427,26 @@ bool jc_host_is_alive(struct jc_exchange *exchange, unsigned rank)
     struct jc_rank_info info;
     host_look(exchange, rank, &info);
     return info.state == JC_RANK_JOINED;
+}
+
+static void host_tell_missing(struct jc_exchange *exchange, char *to, size_t size)
+{
+    const struct host *host = (const struct host *) exchange;
+    struct text text = {.size = 0};
+    unsigned num = 0;
+    for (unsigned rank = 0; rank < exchange->ranks; rank++) {
+        uint64_t word = load_word(host, rank);
+        if (!is_missing(host, word) || num++ >= NAMED_RANKS)
+            continue;
+        bool has_joined = JC_WORD_PRESENCE(word) == JC_PRESENCE_JOINED;
+        add(&text, "%s", num > 1 ? "; " : "");
+        add_rank(host, rank, has_joined, &text);
+        add(&text, has_joined ? " has joined, and is at no warm-up" : " has not joined");
+    }
+    if (num > NAMED_RANKS)
+        add(&text, "; and %u more", num - NAMED_RANKS);
+    add_refusal(host, &text);
+    snprintf(to, size, "%s", text.text);
 }
 
 // --- one -----------------------------------------------------------------------------------------
@@ -421,7 +462,7 @@ enum jc_result jc_host_create(struct jc_cache *cache, const struct jc_group_para
                               struct jc_exchange **exchange, struct jc_error *error)
 {
     static const struct jc_exchange_calls calls = {
-        host_begin, host_poll, host_expire, host_look, host_destroy,
+        host_begin, host_poll, host_expire, host_look, host_tell_missing, host_destroy,
     };
     *exchange = NULL;
     struct host *host = calloc(1, sizeof(*host));

@@ -6,6 +6,8 @@
 
 #include "steps.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cache/clock.h"
@@ -45,23 +47,33 @@ static void tell_gone(const struct jc_steps *steps, unsigned rank)
            " loaded and switched to without it", group->name, rank);
 }
 
-static void tell_blocked(const struct jc_steps *steps, unsigned rank, uint64_t waited_ns)
+// Where a rank has not come to an order's step, it may count its steps from elsewhere.
+static void tell_blocked(const struct jc_steps *steps, unsigned rank, const struct jc_order *order)
 {
     const struct jc_group *group = steps->group;
+    char numbers[160] = "";
+    // As many as its step and 1; 0: it was at none.
+    uint64_t at = atomic_load_explicit(&group->exchange->board->ranks[rank].at,
+                                       memory_order_relaxed);
+    if (order->state == JC_ORDER_CONFIRMED && at > 0 && at <= order->step)
+        snprintf(numbers, sizeof(numbers), "; rank %u is at step %" PRIu64 ", the order is for step"
+                 " %" PRIu64 ": all ranks have to give the same numbers", rank, at - 1,
+                 order->step);
     jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u has not done its part of a"
            " common step for %.0f s, and new variants serve in no rank before: it is to call"
            " jc_group_step in each of its steps where jc_group_pending says so, with streams that"
-           " are idle then", group->name, rank, (double) waited_ns / 1e9);
+           " are idle then%s", group->name, rank,
+           (double) (jc_now_ns() - steps->leader.since_ns) / 1e9, numbers);
 }
 
 // Notes that a rank keeps others from going on, and asks now and then whether it is still there.
-static void wait_for(struct jc_steps *steps, unsigned rank, uint64_t number)
+static void wait_for(struct jc_steps *steps, unsigned rank, const struct jc_order *order)
 {
     struct jc_leader *leader = &steps->leader;
     uint64_t now = jc_now_ns();
-    if (leader->blocker != rank || leader->number != number) {
+    if (leader->blocker != rank || leader->number != order->number) {
         leader->blocker = rank;
-        leader->number = number;
+        leader->number = order->number;
         leader->since_ns = leader->asked_ns = now;
         leader->told = false;
         return;
@@ -77,7 +89,7 @@ static void wait_for(struct jc_steps *steps, unsigned rank, uint64_t number)
     bool leads = jc_leader_rank(steps) == steps->group->exchange->rank;
     if (leads && !leader->told && now - leader->since_ns >= TELL_NS) {
         leader->told = true;
-        tell_blocked(steps, rank, now - leader->since_ns);
+        tell_blocked(steps, rank, order);
     }
 }
 
@@ -260,7 +272,7 @@ static void lead(struct jc_steps *steps, const struct jc_order *order, uint64_t 
     if (blocker == NOBODY)
         blocker = find_absent(steps, bell, &all_same);
     if (blocker != NOBODY) {
-        wait_for(steps, blocker, order->number);
+        wait_for(steps, blocker, order);
         return;
     }
     leader->blocker = NOBODY;
@@ -292,5 +304,5 @@ void jc_leader_step(struct jc_steps *steps)
     if (leader == exchange->rank)
         lead(steps, &order, bell);
     else
-        wait_for(steps, leader, order.number);
+        wait_for(steps, leader, &order);
 }

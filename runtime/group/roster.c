@@ -37,7 +37,7 @@
 // The part of a slot that says who the rank is.
 #define WHO_BYTES offsetof(struct jc_roster_slot, blocks)
 
-static_assert(sizeof(struct jc_roster_head) == 128, "the same in every version");
+static_assert(sizeof(struct jc_roster_head) == 256, "the same in every version");
 static_assert(sizeof(JC_VERSION) <= sizeof(((struct jc_roster_head *) NULL)->version), "");
 static_assert(sizeof(((struct jc_roster_head *) NULL)->refusal) == JC_ROSTER_REFUSAL_SIZE, "");
 static_assert(sizeof(((struct jc_roster_slot *) NULL)->host) == JC_ROSTER_HOST_SIZE, "");
@@ -176,25 +176,32 @@ static int open_file(void *user)
     // O_NONBLOCK: a FIFO of that name must not hang us.
     int fd = openat(opening->folder, opening->name,
                     opening->flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-    if (fd >= 0 && (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode)
-                    || !jc_folder_trusts(&stat, false))) {
-        close(fd);
-        errno = EPERM;
-        fd = -1;
-    }
-    return fd;
+    if (fd < 0)
+        return fd;
+    int status = fstat(fd, &stat) != 0                                     ? errno
+                 : S_ISREG(stat.st_mode) && jc_folder_trusts(&stat, false) ? 0
+                                                                           : EPERM;
+    if (status == 0)
+        return fd;
+    close(fd);
+    errno = status;
+    return -1;
 }
 
-static bool is_in_place(int folder, const char *name, int fd)
+// Whether the file is the one of that name. 0: it is; ESTALE: it is not; or another errno.
+static int check_place(int folder, const char *name, int fd)
 {
     struct stat opened, found;
-    return fstat(fd, &opened) == 0 && fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0
-           && opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+    if (fstat(fd, &opened) != 0)
+        return errno;
+    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? ESTALE : errno;
+    return opened.st_dev == found.st_dev && opened.st_ino == found.st_ino ? 0 : ESTALE;
 }
 
 bool jc_roster_is_in_place(const struct jc_roster *roster)
 {
-    return is_in_place(roster->folder, roster->name, roster->fd);
+    return check_place(roster->folder, roster->name, roster->fd) == 0;
 }
 
 // 0, or an errno; EAGAIN: another has had it all the time.
@@ -207,10 +214,22 @@ static int lock_gate(int fd, uint64_t until_ns)
     return status;
 }
 
-// False: there is not that much of it.
-static bool read_head(int fd, struct jc_roster_head *head)
+// 0, or an errno; ENODATA: there is not that much of it.
+static int read_part(int fd, void *part, size_t size, off_t at)
 {
-    return pread(fd, head, sizeof(*head), 0) == (ssize_t) sizeof(*head);
+    ssize_t length;
+    do
+        length = pread(fd, part, size, at);
+    while (length < 0 && errno == EINTR);
+    return length < 0 ? errno : (size_t) length == size ? 0 : ENODATA;
+}
+
+// What is not there of it is zero.
+static int read_head(int fd, struct jc_roster_head *head)
+{
+    memset(head, 0, sizeof(*head));
+    int status = read_part(fd, head, sizeof(*head), 0);
+    return status == ENODATA ? 0 : status;
 }
 
 // Whether its slots are as they are here, and all there.
@@ -228,7 +247,7 @@ static bool read_who(int fd, const struct jc_roster_head *head, unsigned rank,
 {
     off_t at = (off_t) (SLOTS_AT(head->ranks) + rank * sizeof(struct jc_roster_slot));
     return has_our_layout(fd, head) && rank < head->ranks
-           && pread(fd, who, WHO_BYTES, at) == (ssize_t) WHO_BYTES;
+           && read_part(fd, who, WHO_BYTES, at) == 0;
 }
 
 // A lock that a leftover child of a rank's process holds is no sign of life.
@@ -256,6 +275,25 @@ static int first_alive(const struct jc_roster *roster, int fd, const struct jc_r
     return -1;
 }
 
+// The first rank that has joined, and has died rather than left; -1: none.
+static int first_dead(const struct jc_roster *roster, int fd, const struct jc_roster_head *head)
+{
+    struct jc_roster_slot who;
+    struct jc_process process;
+    char host[JC_ROSTER_HOST_SIZE];
+    for (unsigned rank = 0; read_who(fd, head, rank, &who); rank++) {
+        enum jc_presence presence =
+            JC_WORD_PRESENCE(atomic_load_explicit(&who.word, memory_order_acquire));
+        if (presence == JC_PRESENCE_ABSENT || presence == JC_PRESENCE_LEFT)
+            continue;
+        jc_roster_process(&who, &process, host);
+        if (!jc_is_locked(fd, rank_byte(rank), 1)
+            || jc_process_has_ended(&process, &roster->self))
+            return (int) rank;
+    }
+    return -1;
+}
+
 static void close_file(struct jc_roster *roster)
 {
     jc_flight_end(roster->cache, roster->fd);
@@ -272,7 +310,7 @@ static void sweep_one(const struct jc_roster *roster, const char *name)
     if (fd < 0)
         return;
     if (jc_lock_byte(fd, GATE, F_WRLCK) == 0) {
-        if (is_in_place(roster->folder, name, fd) && read_head(fd, &head)
+        if (check_place(roster->folder, name, fd) == 0 && read_head(fd, &head) == 0
             && memcmp(head.magic, JC_ROSTER_MAGIC, sizeof(head.magic)) == 0
             && first_alive(roster, fd, &head) < 0)
             unlinkat(roster->folder, name, 0);
@@ -311,7 +349,10 @@ enum attempt {
 
 struct joining {
     struct jc_roster *roster;
+    char launch[JC_ROSTER_LAUNCH_SIZE];
+    bool is_new; // the file, which this process has created
     uint64_t until_ns;
+    bool has_told; // left a refusal, which is not true any more if it joins after all
     enum jc_result result;
     struct jc_error *error;
 };
@@ -346,14 +387,16 @@ static void name_process(const struct jc_roster *roster, const struct jc_roster_
     snprintf(text, 128, "process %" PRIu64 " on %s", process.pid, host);
 }
 
-// Tells those who wait for this rank why it does not come. With the gate held.
+// Tells those who wait for this rank why it does not come; NULL: no more of that. With the gate
+// held.
 static void leave_refusal(const struct jc_roster *roster, const char *why)
 {
     struct jc_roster_head head = {0};
     char text[JC_ROSTER_REFUSAL_SIZE] = "";
     const off_t at = offsetof(struct jc_roster_head, refusal);
-    snprintf(text, sizeof(text), "rank %u, process %d: %.24s", roster->rank, (int) getpid(),
-             why);
+    if (why)
+        snprintf(text, sizeof(text), "rank %u, process %d: %.24s", roster->rank, (int) getpid(),
+                 why);
     write_text(head.refusal, text);
     if (jc_file_limit() >= sizeof(head)
         && pwrite(roster->fd, head.refusal, sizeof(head.refusal), at) < 0)
@@ -387,6 +430,38 @@ static enum attempt refuse_other(struct joining *joining, const struct jc_roster
                   " %s: all ranks need the same", roster->path, JC_VERSION);
 }
 
+static enum attempt wait_for_cut_off(struct joining *joining, unsigned alive)
+{
+    return put_off(joining, JC_ERROR_NOT_READY, "%s was cut off while rank %u, for one, uses it;"
+                   " end all ranks, and start them anew", joining->roster->path, alive);
+}
+
+static enum attempt wait_for_other_launch(struct joining *joining,
+                                          const struct jc_roster_head *head, unsigned alive)
+{
+    const struct jc_roster *roster = joining->roster;
+    char process[128];
+    leave_refusal(roster, "another launch");
+    joining->has_told = true;
+    name_process(roster, head, alive, process);
+    return put_off(joining, JC_ERROR_NOT_READY, "%s: ranks of another launch of that job still run:"
+                   " rank %u, %s; end them; where they are of this job, give all its ranks the same"
+                   " in jc_group_params: launch", roster->path, alive, process);
+}
+
+// Where one of them died before all had come.
+static enum attempt wait_beside_dead(struct joining *joining, const struct jc_roster_head *head,
+                                     unsigned dead, unsigned alive)
+{
+    const struct jc_roster *roster = joining->roster;
+    char of_dead[128], of_alive[128];
+    name_process(roster, head, dead, of_dead);
+    name_process(roster, head, alive, of_alive);
+    return put_off(joining, JC_ERROR_NOT_READY, "%s: rank %u of it died, %s, and rank %u, %s, still"
+                   " runs; end the others too, and start all ranks anew", roster->path, dead,
+                   of_dead, alive, of_alive);
+}
+
 static enum attempt wait_for_earlier(struct joining *joining, const struct jc_roster_head *head,
                                      unsigned alive)
 {
@@ -413,6 +488,7 @@ static enum attempt begin(struct joining *joining)
         .magic = JC_ROSTER_MAGIC, .format = JC_ROSTER_FORMAT, .ranks = roster->ranks,
         .version = JC_VERSION, .bytes = bytes, .state = JC_ROSTER_GATHERING,
     };
+    memcpy(head.launch, joining->launch, sizeof(head.launch));
     int status = jc_file_limit() < bytes ? EFBIG : 0;
     ssize_t written = status == 0 ? pwrite(roster->fd, &head, sizeof(head), 0) : 0;
     if (status == 0 && written != (ssize_t) sizeof(head))
@@ -430,50 +506,60 @@ static enum attempt begin(struct joining *joining)
                   status == EFBIG ? " raise ulimit -f, or" : " make room, or");
 }
 
+// Whether this rank may sit down among ranks that are alive.
+static enum attempt judge_group(struct joining *joining, const struct jc_roster_head *head,
+                                unsigned alive)
+{
+    const struct jc_roster *roster = joining->roster;
+    if (atomic_load_explicit(&head->state, memory_order_acquire) != JC_ROSTER_GATHERING)
+        return wait_for_earlier(joining, head, alive);
+    if (memcmp(head->launch, joining->launch, sizeof(head->launch)) != 0)
+        return wait_for_other_launch(joining, head, alive);
+    int dead = first_dead(roster, roster->fd, head);
+    if (dead >= 0)
+        return wait_beside_dead(joining, head, (unsigned) dead, alive);
+    if (head->format != JC_ROSTER_FORMAT || head->ranks != roster->ranks
+        || head->bytes != FILE_BYTES(roster->ranks)
+        || strncmp(head->version, JC_VERSION, sizeof(head->version)) != 0)
+        return refuse_other(joining, head);
+    return has_our_layout(roster->fd, head) ? JOINED : wait_for_cut_off(joining, alive);
+}
+
 // What to make of a file that is there, with the gate held.
 static enum attempt judge(struct joining *joining)
 {
     static const char nothing[8];
     const struct jc_roster *roster = joining->roster;
     struct jc_roster_head head;
-    bool is_ours = read_head(roster->fd, &head)
-                   // One that was lost in a power failure may be empty.
-                   && (memcmp(head.magic, JC_ROSTER_MAGIC, sizeof(head.magic)) == 0
-                       || memcmp(head.magic, nothing, sizeof(head.magic)) == 0);
-    if (!is_ours)
+    int status = read_head(roster->fd, &head);
+    if (status != 0)
+        return refuse_errno(joining, status);
+    // Nobody has begun it, it was lost in a power failure, or somebody has emptied it.
+    bool is_empty = memcmp(head.magic, nothing, sizeof(head.magic)) == 0;
+    if (!is_empty && memcmp(head.magic, JC_ROSTER_MAGIC, sizeof(head.magic)) != 0)
         return refuse(joining, JC_ERROR_IO, "%s is no group's file; remove it, or name another"
                       " folder in jc_group_params: dir", roster->path);
     int alive = first_alive(roster, roster->fd, &head);
-    if (alive < 0) {
-        if (unlinkat(roster->folder, roster->name, 0) != 0)
-            return refuse_errno(joining, errno);
-        return AGAIN;
-    }
-    if (atomic_load_explicit(&head.state, memory_order_acquire) != JC_ROSTER_GATHERING)
-        return wait_for_earlier(joining, &head, (unsigned) alive);
-    if (head.format != JC_ROSTER_FORMAT || head.ranks != roster->ranks
-        || head.bytes != FILE_BYTES(roster->ranks)
-        || strncmp(head.version, JC_VERSION, sizeof(head.version)) != 0)
-        return refuse_other(joining, &head);
-    if (!has_our_layout(roster->fd, &head))
-        return refuse(joining, JC_ERROR_IO, "%s was cut off while ranks use it; end them, and start"
-                      " all ranks anew", roster->path);
-    return JOINED;
+    if (alive >= 0)
+        return is_empty ? wait_for_cut_off(joining, (unsigned) alive)
+                        : judge_group(joining, &head, (unsigned) alive);
+    if (unlinkat(roster->folder, roster->name, 0) != 0)
+        return refuse_errno(joining, errno);
+    return AGAIN;
 }
 
-// The rank's lock is another's.
+// The rank's lock is another's. One that has ended has just been looked for.
 static enum attempt wait_for_rank(struct joining *joining)
 {
     const struct jc_roster *roster = joining->roster;
     struct jc_roster_head head;
     char process[128];
-    if (!read_head(roster->fd, &head))
-        return AGAIN;
+    int status = read_head(roster->fd, &head);
+    if (status != 0)
+        return refuse_errno(joining, status);
     name_process(roster, &head, roster->rank, process);
-    if (has_ended(roster, roster->fd, &head, roster->rank))
-        return put_off(joining, JC_ERROR_NOT_READY, "%s: rank %u was in the group before, as %s,"
-                       " which has ended; end the other ranks too, and start all anew",
-                       roster->path, roster->rank, process);
+    leave_refusal(roster, "the rank is taken");
+    joining->has_told = true;
     return put_off(joining, JC_ERROR_INVALID_ARGUMENT, "jc_group_params: rank: %u is taken, by %s;"
                    " give each rank a number of its own, and each job a name of its own",
                    roster->rank, process);
@@ -543,16 +629,11 @@ static bool sit_down(struct jc_roster *roster)
                                                    memory_order_acq_rel, memory_order_acquire);
 }
 
-// All are there and alive; one that has died meanwhile can still be replaced.
 static bool are_all_there(const struct jc_roster *roster)
 {
     for (unsigned i = 0; i < roster->ranks; i++) {
         uint64_t word = atomic_load_explicit(&roster->slots[i].word, memory_order_acquire);
         if (JC_WORD_PRESENCE(word) != JC_PRESENCE_JOINED)
-            return false;
-    }
-    for (unsigned i = 0; i < roster->ranks; i++) {
-        if (!jc_roster_is_alive(roster, i))
             return false;
     }
     return true;
@@ -586,6 +667,8 @@ static enum attempt take_seat(struct joining *joining)
         unmap(roster);
     } else {
         note_together(roster);
+        if (joining->has_told)
+            leave_refusal(roster, NULL);
         return JOINED;
     }
     jc_lock_byte(roster->fd, rank_byte(roster->rank), F_UNLCK);
@@ -595,28 +678,40 @@ static enum attempt take_seat(struct joining *joining)
 static enum attempt enter(struct joining *joining)
 {
     struct jc_roster *roster = joining->roster;
-    struct stat stat;
-    if (!jc_roster_is_in_place(roster))
-        return AGAIN;
-    if (fstat(roster->fd, &stat) != 0)
-        return refuse_errno(joining, errno);
-    bool is_new = stat.st_size == 0;
-    enum attempt attempt = is_new ? begin(joining) : judge(joining);
+    int status = check_place(roster->folder, roster->name, roster->fd);
+    if (status != 0)
+        return status == ESTALE ? AGAIN : refuse_errno(joining, status);
+    enum attempt attempt = joining->is_new ? begin(joining) : judge(joining);
     if (attempt == JOINED)
         attempt = take_seat(joining);
-    if (attempt != JOINED && is_new)
+    if (attempt != JOINED && joining->is_new)
         unlinkat(roster->folder, roster->name, 0);
     return attempt;
+}
+
+// Opens the file, or creates it. Who comes to one that was created, and has the gate before its
+// creator has, takes it for one that was left, and removes it; the creator then makes another.
+static enum attempt open_or_create(struct joining *joining)
+{
+    struct jc_roster *roster = joining->roster;
+    struct opening opening = {roster->folder, roster->name, O_CREAT | O_EXCL};
+    roster->fd = jc_flight_note(roster->cache, open_file, &opening);
+    joining->is_new = roster->fd >= 0;
+    if (roster->fd < 0 && errno == EEXIST) {
+        opening.flags = 0;
+        roster->fd = jc_flight_note(roster->cache, open_file, &opening);
+        if (roster->fd < 0 && errno == ENOENT)
+            return AGAIN; // it was removed between the two
+    }
+    return roster->fd < 0 ? refuse_errno(joining, errno) : JOINED;
 }
 
 static enum attempt try_to_join(struct joining *joining)
 {
     struct jc_roster *roster = joining->roster;
-    struct opening opening = {roster->folder, roster->name, O_CREAT};
-    enum attempt attempt;
-    roster->fd = jc_flight_note(roster->cache, open_file, &opening);
-    if (roster->fd < 0)
-        return refuse_errno(joining, errno);
+    enum attempt attempt = open_or_create(joining);
+    if (attempt != JOINED)
+        return attempt;
     int status = lock_gate(roster->fd, joining->until_ns);
     if (status == 0) {
         attempt = enter(joining);
@@ -633,12 +728,14 @@ static enum attempt try_to_join(struct joining *joining)
     return attempt;
 }
 
-static enum jc_result join(struct jc_roster *roster, struct jc_error *error)
+static enum jc_result join(struct jc_roster *roster, const char *launch, struct jc_error *error)
 {
     const struct timespec step = {.tv_nsec = LATER_STEP_NS};
     struct joining joining = {
         .roster = roster, .until_ns = jc_now_ns() + JC_HOST_GRACE_NS, .error = error,
     };
+    if (launch)
+        memcpy(joining.launch, launch, strnlen(launch, sizeof(joining.launch)));
     for (;;) {
         enum attempt attempt = try_to_join(&joining);
         bool late = jc_now_ns() >= joining.until_ns;
@@ -664,7 +761,7 @@ enum jc_result jc_roster_join(struct jc_roster *roster, struct jc_cache *cache,
     jc_process_self(&roster->self);
     enum jc_result result = open_folder(roster, params, error);
     if (result == JC_OK)
-        result = join(roster, error);
+        result = join(roster, params->launch, error);
     if (result != JC_OK)
         jc_roster_leave(roster);
     return result;
@@ -693,7 +790,7 @@ static void remove_if_last(const struct jc_roster *roster)
     struct jc_roster_head head;
     if (lock_gate(roster->fd, jc_now_ns() + LEAVE_WAIT_NS) != 0)
         return;
-    if (jc_roster_is_in_place(roster) && read_head(roster->fd, &head)
+    if (jc_roster_is_in_place(roster) && read_head(roster->fd, &head) == 0
         && first_alive(roster, roster->fd, &head) < 0)
         unlinkat(roster->folder, roster->name, 0);
     jc_lock_byte(roster->fd, GATE, F_UNLCK);

@@ -3,7 +3,7 @@
 //   FOLDER/NAME.group
 //
 //     0  the head                        jc_roster_head
-//   128  the board                       board.h
+//   256  the board                       board.h
 //     .. a slot for each rank            jc_roster_slot
 //
 // Locks are OFD locks, each of one byte:
@@ -12,10 +12,16 @@
 //   byte 1 + rank        held as long as the rank is in the group: its sign of life
 //
 // Head and locks are the same in every version of the library, so that each can tell what it has
-// found. A file is never begun anew: whoever comes to one in which no rank is alive unlinks it, and
-// makes another, with the gate held. So a process that was left over from an earlier job, with its
-// memory and its locks, disturbs nobody. Who has waited for a gate looks whether its file still is
-// the one of that name.
+// found. A file is begun by the process that has created it, and never anew: whoever comes to one
+// in which no rank is alive unlinks it, and makes another, with the gate held. So a process that
+// was left over from an earlier job, with its memory and its locks, disturbs nobody. Who has waited
+// for a gate looks whether its file still is the one of that name.
+//
+// Who comes does not sit down beside ranks of an earlier job, which are about to end. They are
+// known by their launch; and as such by that all have come, or that one has died: a rank that has
+// died is never replaced in its file. One that has left in order is, until all have come.
+//
+// A file that somebody cuts off ends the ranks that have it mapped, by a SIGBUS.
 
 #ifndef JC_ROSTER_H
 #define JC_ROSTER_H
@@ -31,6 +37,7 @@
 
 #define JC_ROSTER_MAGIC "jcgroup"
 #define JC_ROSTER_FORMAT 1
+#define JC_ROSTER_LAUNCH_SIZE 64
 
 enum jc_roster_state {
     JC_ROSTER_GATHERING = 1, // not all ranks have come yet
@@ -47,6 +54,8 @@ struct jc_roster_head {
     atomic_uint_fast64_t state; // enum jc_roster_state: release, acquire
     // Who could not join last, and why: a text. Who waits for ranks in vain tells it.
     atomic_uint_fast64_t refusal[8];
+    char launch[JC_ROSTER_LAUNCH_SIZE]; // of jc_group_params, then zeros; written once
+    char reserved[64];                  // zero
 };
 
 enum jc_presence {

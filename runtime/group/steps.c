@@ -24,6 +24,10 @@
 // How often a rank asks whether the others have gone on without it.
 #define LOOK_NS UINT64_C(1000000000)
 
+// For how long a rank asks for no loads that have failed, at first and at last.
+#define FIRST_RETREAT_NS UINT64_C(1000000000)
+#define LAST_RETREAT_NS UINT64_C(60000000000)
+
 // --- their life ----------------------------------------------------------------------------------
 
 static void ring(void *user)
@@ -173,6 +177,16 @@ static enum jc_result check_member(struct jc_steps *steps, struct jc_error *erro
     return jc_group_end(group, JC_ERROR_PEER, error);
 }
 
+static void retreat(struct jc_steps *steps)
+{
+    struct jc_backlog *backlog = steps->group->context->backlog;
+    uint64_t ns = steps->retreat_ns == 0 ? FIRST_RETREAT_NS : 2 * steps->retreat_ns;
+    steps->retreat_ns = ns < LAST_RETREAT_NS ? ns : LAST_RETREAT_NS;
+    steps->return_ns = jc_now_ns() + steps->retreat_ns;
+    jc_generations_ring_later(&backlog->generations, steps->return_ns);
+    jc_backlog_wake(backlog);
+}
+
 static enum jc_result load_ordered(struct jc_steps *steps, const struct jc_common_step *step,
                                    const struct jc_order *order, struct jc_error *error)
 {
@@ -187,11 +201,15 @@ static enum jc_result load_ordered(struct jc_steps *steps, const struct jc_commo
     // the same.
     jc_steps_tell_failed(steps, steps->failed);
     steps->failed = 0;
-    if (result == JC_OK)
+    if (result == JC_OK) {
+        steps->retreat_ns = steps->return_ns = 0;
         return JC_OK;
+    }
+    retreat(steps);
     jc_log(&group->context->log, JC_LOG_WARNING, "group %s: rank %u could not load new variants at"
-           " step %" PRIu64 ", and the other ranks go on without waiting for it: %s", group->name,
-           group->exchange->rank, step->params.step, why.text);
+           " step %" PRIu64 ", and the other ranks go on without waiting for it; it tries again"
+           " after %" PRIu64 " s: %s", group->name, group->exchange->rank, step->params.step,
+           steps->retreat_ns / 1000000000, why.text);
     return jc_fail(error, result, "%s", why.text);
 }
 
@@ -222,11 +240,13 @@ static void tell(struct jc_steps *steps, const struct jc_common_step *step)
 {
     const struct jc_exchange *exchange = steps->group->exchange;
     struct jc_waiting_key keys[JC_BOARD_KEYS];
-    struct jc_key_list list;
-    list.count = (unsigned) jc_steps_list(
-        steps, step, &(struct jc_selection){.generation = UINT64_MAX}, keys, JC_BOARD_KEYS);
-    for (unsigned i = 0; i < list.count; i++)
-        list.keys[i] = keys[i].key;
+    struct jc_key_list list = {0};
+    bool is_back = steps->return_ns == 0 || jc_now_ns() >= steps->return_ns;
+    size_t count = jc_steps_list(steps, step, &(struct jc_selection){.generation = UINT64_MAX},
+                                 keys, JC_BOARD_KEYS);
+    for (size_t i = 0; i < count; i++)
+        if (is_back || keys[i].loaded)
+            list.keys[list.count++] = keys[i].key;
     bool changed = list.count != steps->told.count ||
                    memcmp(list.keys, steps->told.keys, list.count * sizeof(*list.keys)) != 0;
     if (changed)

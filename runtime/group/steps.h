@@ -53,6 +53,9 @@ struct jc_steps {
     struct jc_key_list told; // what this rank said last
     uint64_t done;           // the order that it has carried out
     size_t failed;           // loads of the order that it is at
+    // Where the driver fails its loads: how long it keeps to itself what it has to load, and until
+    // when; 0: it does not. Else there would be an order for that every few steps, in all ranks.
+    uint64_t retreat_ns, return_ns;
     uint64_t looked_ns;      // when it asked whether it is still in the group
     bool *gone; // of each rank: the others go on without it
     struct jc_leader leader;

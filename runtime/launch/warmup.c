@@ -342,6 +342,16 @@ static void describe_key(const struct jc_template *tmpl, const struct jc_unit *u
     jc_buffer_append(text, unit->text + size, closure);
 }
 
+// With it ranks tell where each has its template from. A file's name may hold anything.
+static void describe_file(const struct jc_template *tmpl, struct jc_buffer *text)
+{
+    if (!tmpl->file || !*tmpl->file)
+        return;
+    jc_buffer_string(text, " ");
+    for (const char *at = tmpl->file; *at; at++)
+        jc_buffer_append(text, *at == '\n' ? "?" : at, 1);
+}
+
 size_t jc_warmup_describe(struct jc_warmup *warmup, size_t index, char *text, size_t size)
 {
     const struct jc_warmup_variant *variant = &warmup->variants[index];
@@ -349,7 +359,9 @@ size_t jc_warmup_describe(struct jc_warmup *warmup, size_t index, char *text, si
     struct jc_wanted wanted;
     struct jc_unit unit;
     read_want(warmup, index, &wanted);
-    jc_buffer_print(&whole, "%s\n%s\n", variant->kernel, variant->specialization);
+    jc_buffer_string(&whole, variant->kernel);
+    describe_file(wanted.specialization.tmpl, &whole);
+    jc_buffer_print(&whole, "\n%s\n", variant->specialization);
     if (init_unit(warmup, index, &wanted, &unit, NULL) == JC_OK) {
         describe_key(wanted.specialization.tmpl, &unit, &whole);
         jc_unit_finish(&unit);

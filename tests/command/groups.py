@@ -512,6 +512,45 @@ class Joining(crew.Case):
                 self.expect_end(again)
                 self.expect_nothing_left()
 
+    def test_a_job_that_is_started_again_does_not_mix_with_the_one_before(self):
+        """Of which two ranks had come, of whom one is stopped, and which end only now."""
+        for way in ((), ("without_lost",)):
+            with self.subTest(way=way):
+                words = [*self.templates(1, 2), *way, "timeout=20000"]
+                old = [self.start(i, 4, *words, "launch=run 1", "hold@joined") for i in (1, 3)]
+                for rank in old:
+                    self.until_said(rank, "holding")
+                old[1].signal(signal.SIGSTOP)
+                new = [self.start(i, 4, *words, "launch=run 2", "hold@made") for i in range(4)]
+                for rank in new:
+                    self.until_said(rank, "holding")
+                    rank.go_on()
+                for rank in old:
+                    # Beside an old one nobody sits down.
+                    time.sleep(0.2)
+                    self.assertEqual([each.last("joined") for each in new], [None] * 4)
+                    rank.kill()
+                self.expect_ok(new, loaded=3, ready=4, lost=0)
+                self.expect_end(new)
+                self.expect_nothing_left()
+
+    def test_ranks_of_another_launch_are_told_if_they_do_not_end(self):
+        first = self.start(0, 2, "launch=a", "hold@joined", "timeout=1000")
+        self.until_said(first, "holding")
+        at_ns = time.monotonic_ns()
+        refused = self.expect_refusal(self.start(1, 2, "launch=b"), NOT_READY, r"another launch",
+                                      r"\brank 0\b", rf"\b{first.process.pid}\b")
+        self.expect_soon([refused], at_ns, 7)
+        first.go_on()
+        self.expect_failure([first], LATE, r"\brank 1\b", r"another launch")
+
+    def test_a_launch_has_a_length(self):
+        for launch in ("", "x" * 65):
+            with self.subTest(launch=launch):
+                self.expect_refusal(self.start(0, 1, f"launch={launch}"), INVALID,
+                                    r"jc_group_params: launch")
+        self.expect_ok([self.start(0, 1, f"launch={'ü' * 32}")])
+
     def test_another_size_of_job_follows_a_crashed_one(self):
         ranks = self.start_all(3, "hold@joined")
         for rank in ranks:

@@ -25,6 +25,12 @@ void block(struct jc_context *context, struct jc_device *device, const struct jc
 {
     struct jc_error error = {0};
     float factor = 1;
+    unsigned rank = 0;
+    uint64_t step = 0;
+    const char *launch = NULL;
+    struct jc_group *group = NULL;
+    struct jc_group_kernel kernels[1] = {0};
+    (void) rank, (void) step, (void) launch, (void) group, (void) kernels;
     (void) context, (void) device, (void) tmpl, (void) kernel, (void) stream, (void) args;
     (void) x, (void) n, (void) factor, (void) error;
     {

@@ -1,7 +1,7 @@
 // One rank of a group, on the simulated driver: joins, warms up, and says what came of it. What it
 // is to do stands in its words:
 //
-//   rank=N ranks=N name=NAME dir=FOLDER   as in struct jc_group_params
+//   rank=N ranks=N name=NAME dir=FOLDER launch=TEXT   as in struct jc_group_params
 //   kernel=FILE     a template to warm up; any number of them
 //   range=ARG=LO:HI narrows the kernel named last
 //   own             JC_GROUP_OWN
@@ -370,6 +370,8 @@ static bool read_value(struct rank *rank, const char *word, char *value)
         rank->place.name = value;
     else if (strcmp(word, "dir") == 0)
         rank->place.dir = value;
+    else if (strcmp(word, "launch") == 0)
+        rank->place.launch = value;
     else if (strcmp(word, "timeout") == 0)
         rank->wanted.timeout_ns = number * 1000000;
     else if (strcmp(word, "seal") == 0)

@@ -132,7 +132,8 @@ class TpEngine(unittest.TestCase):
             said = self.run_engine(*options, status=2)
             self.assertTrue(re.match(f"tp_engine: {text}", said), said)
             self.assertIn("usage: ", said)
-        self.assertIn("No such file", self.run_engine("--dir", self.folder / "none", status=1))
+        self.assertIn("No such file", self.run_engine("--dir", self.folder / "none" / "of it",
+                                                     status=1))
         (self.folder / "annotated-0").mkdir()
         said = self.run_engine("--setup", "annotated", "--dir", self.folder, status=1)
         self.assertIn("annotated-0: File exists", said)
