@@ -599,10 +599,16 @@ static void each_rank_tells_of_the_barrier(void **state)
         assert_int_equal(ranks[i].barrier.ranks, 2);
         assert_true(was_logged(&ranks[i], "group tp: open after "));
     }
+    // Which one it was is the same in both, and another the next time.
+    uint64_t first = ranks[0].barrier.group_ms;
+    assert_true(first > 0);
+    assert_true(ranks[1].barrier.group_ms == first);
     ranks[1].params.mode = JC_GROUP_OWN;
     warm_up_all();
     assert_all(JC_ERROR_MISMATCH);
     assert_int_equal(ranks[0].barriers, 2);
+    assert_true(ranks[0].barrier.group_ms > first);
+    assert_true(ranks[0].barrier.group_ms == ranks[1].barrier.group_ms);
     assert_string_equal(ranks[0].event + strlen("tp "), jc_result_string(JC_ERROR_MISMATCH));
 }
 
@@ -696,6 +702,7 @@ static void progress_is_told_while_others_are_awaited(void **state)
     assert_int_equal(watcher.last.ranks, 2);
     assert_int_equal(watcher.last.planned, VARIANTS);
     assert_true(watcher.last.elapsed_ns > 0);
+    assert_true(ranks[0].barrier.group_ms == 0); // not all had come
 }
 
 static bool hurry(void *user, const struct jc_group_progress *progress)
@@ -766,6 +773,8 @@ static void who_is_ready_late_is_named_in_the_log(void **state)
         join(&ranks[i]);
     assert_all(JC_OK);
     assert_true(was_logged(&ranks[0], "rank 1 was waited for: it was ready "));
+    assert_true(was_logged(&ranks[1], "rank 1 was waited for: it was ready "));
+    assert_false(was_logged(&ranks[2], "was waited for"));
     assert_true(ranks[0].barrier.waited_ns >= UINT64_C(1000000000));
     assert_true(look(0, 2).waited_ns >= UINT64_C(1000000000));
     assert_true(look(0, 1).waited_ns < UINT64_C(1000000000));

@@ -125,7 +125,8 @@ static void tell_barrier(struct jc_sheet *sheet, uint64_t time_ms, int rank, int
                                           .compile_ns = UINT64_MAX,
                                           .count = 31,
                                           .rank = rank,
-                                          .ranks = ranks},
+                                          .ranks = ranks,
+                                          .group_ms = time_ms - 9},
                        42);
 }
 
@@ -241,6 +242,7 @@ static void a_sheet_comes_back_from_its_text(void **state)
     assert_true(barrier->compile_ns == UINT64_MAX);
     assert_int_equal(barrier->rank, 1023);
     assert_int_equal(barrier->ranks, 1024);
+    assert_true(barrier->group_ms == NOON + DAY - 9);
     check_spans(&other);
     free(again);
     free(text);
@@ -306,7 +308,7 @@ static void a_rank_is_written_as_the_format_says(void **state)
         "run seal=\"log\" seen_ms=1728043200000 group=\"tp\" rank=3 ranks=8\n"
         "process barriers=1 barrier_wait_ns=4\n"
         "event time_ms=1728043200000 kind=8 device=-1 pid=42 text=\"tp open\" elapsed_ns=9"
-        " waited_ns=4 count=31 compile_ns=6 ranks=1\n");
+        " waited_ns=4 count=31 compile_ns=6 ranks=1 group_ms=1728043199991\n");
     free(text);
     sheet.group = NULL;
     jc_sheet_finish(&sheet);
@@ -326,6 +328,7 @@ static void a_sheet_of_an_older_version_is_of_no_rank(void **state)
     assert_int_equal(sheet.process.barriers, 0);
     assert_int_equal(jc_sheet_publish(&sheet, &stats, &error), JC_OK);
     assert_int_equal(stats->events[0].ranks, 0);
+    assert_true(stats->events[0].group_ms == 0);
     assert_int_equal(stats->events[0].compile_ns, 0);
     jc_sheet_unpublish(&stats);
     free(text);

@@ -131,6 +131,23 @@ static void what_is_too_long_is_seen_to_be_cut(void **state)
     assert_int_equal(strlen(info.reason), sizeof(info.reason) - 1);
 }
 
+static void ranks_of_one_machine_that_do_not_share_a_cache_are_told(void **state)
+{
+    (void) state;
+    char text[2 * JC_RANKS_TEXT_SIZE + 64];
+    assert_false(jc_status_caches(&exchange, all, text));
+    all[3].cache[1] = 9;
+    assert_true(jc_status_caches(&exchange, all, text));
+    assert_string_equal(text, "rank 3 has another cache folder than ranks 0 to 2 and 4");
+    exchange.lost[0] = exchange.lost[2] = true;
+    all[4].cache[1] = 8;
+    assert_true(jc_status_caches(&exchange, all, text));
+    assert_string_equal(text, "ranks 3 and 4 have another cache folder than rank 1");
+    all[3].cache[2] = 7; // of another machine
+    all[4].knows_cache = 0;
+    assert_false(jc_status_caches(&exchange, all, text));
+}
+
 static void ranks_share_out_where_they_share_a_cache(void **state)
 {
     (void) state;
@@ -220,6 +237,7 @@ int main(void)
         TEST(ranks_that_failed_alike_are_told_together),
         TEST(many_ranks_are_told_by_the_first_and_the_last_in_a_row),
         TEST(what_is_too_long_is_seen_to_be_cut),
+        TEST(ranks_of_one_machine_that_do_not_share_a_cache_are_told),
         TEST(ranks_share_out_where_they_share_a_cache),
         TEST(a_cache_that_keeps_nothing_is_shared_with_nobody),
         TEST(the_last_is_the_one_with_least_of_its_plan),

@@ -17,6 +17,7 @@
 
 #include <jitcache/jitcache.h>
 
+#include "cache/clock.h"
 #include "cache/flight.h"
 #include "counted.h"
 #include "runtime/launch/warmup.h"
@@ -701,6 +702,41 @@ static void what_others_compile_is_awaited_no_longer_than_one_says_meanwhile(voi
     assert_all_loaded(variants);
 }
 
+static bool until_it_has_only_waited(void *user)
+{
+    struct awaiting *awaiting = user;
+    struct jc_warmup_counts counts;
+    jc_warmup_count(warmup, &counts);
+    if (counts.awaited_ns >= 100000000)
+        awaiting->patience_ns = 0;
+    return ++awaiting->ticks < MAX_TICKS;
+}
+
+static void the_time_is_counted_in_which_only_others_compile(void **state)
+{
+    (void) state;
+    struct awaiting awaiting = {.patience_ns = UINT64_MAX};
+    struct jc_warmup_counts counts;
+    const struct jc_warmup_params params = {
+        .patience_ns = &awaiting.patience_ns, .tick = until_it_has_only_waited, .user = &awaiting};
+    struct jc_cache *cache = jc_context_cache(context);
+    const struct jc_warmup_variant *variants = plan(9);
+    int flight;
+    assert_int_equal(jc_flight_begin(cache, &variants[4].key, false, &flight), JC_OK);
+    uint64_t start_ns = jc_now_ns();
+    enum jc_result result = jc_warmup_run(warmup, &params, &run_error);
+    uint64_t elapsed_ns = jc_now_ns() - start_ns;
+    jc_flight_end(cache, flight);
+    if (result != JC_OK)
+        fail_msg("%s", run_error.text);
+    jc_warmup_count(warmup, &counts);
+    assert_true(counts.awaited_ns >= 100000000);
+    assert_true(counts.awaited_ns < elapsed_ns); // it compiled the others itself
+    run_well();
+    jc_warmup_count(warmup, &counts);
+    assert_true(counts.awaited_ns == 0);
+}
+
 // --- processes -----------------------------------------------------------------------------------
 
 #define RANKS 3
@@ -768,6 +804,7 @@ int main(void)
         TEST(where_nvrtc_has_changed_keys_are_formed_anew),
         TEST(kernels_that_others_have_are_not_made_anew),
         TEST(what_others_compile_is_awaited_no_longer_than_one_says_meanwhile),
+        TEST(the_time_is_counted_in_which_only_others_compile),
         TEST(processes_that_warm_up_together_compile_each_variant_once),
     };
     int status = counted_find();

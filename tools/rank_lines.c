@@ -84,7 +84,7 @@ static void add_rank(struct jc_columns *table, const struct jc_rank *rank)
     add_duration(table, event->compile_ns);
     add_duration(table, rank->worked_ns);
     add_duration(table, event->waited_ns);
-    jc_columns_add(table, "%s", rank->result);
+    jc_columns_add(table, "%s", rank->given_up ? "given up" : rank->result);
 }
 
 static void show_rest(const struct jc_rank_group *group, const bool *marks,

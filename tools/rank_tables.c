@@ -29,7 +29,7 @@ static void put_rank(FILE *html, const struct jc_rank *rank)
     put_duration(html, rank->worked_ns);
     put_duration(html, event->waited_ns);
     fprintf(html, "<td class=\"text%s\">", rank->open ? "" : " bad");
-    jc_html_text(html, rank->result);
+    jc_html_text(html, rank->given_up ? "given up" : rank->result);
     fputs("</td></tr>\n", html);
 }
 

@@ -1,8 +1,8 @@
 // Ranks: of each group the newest warm-up that was told of, and which rank the others waited for.
 //
-// Each rank tells when the warm-up is over for it. What is told last begins the newest one; what
-// else belongs to it was told by another rank of as many, and was not over before the first began.
-// So an engine that was restarted replaces what it was before.
+// Each rank tells when the warm-up is over for it, and once all had come, which warm-up that was.
+// Where they had not, or an older library tells it, that is found out by the time. What a rank
+// tells that the others went on without, which can be much later, replaces nothing.
 
 #ifndef JC_TOOL_RANKS_H
 #define JC_TOOL_RANKS_H
@@ -17,6 +17,7 @@ struct jc_rank {
     int pid;
     bool runs;
     bool open;
+    bool given_up; // others are open without it
     const char *result; // "open", or why it is not
     uint64_t worked_ns; // all that it did not wait for others
 };
@@ -24,14 +25,16 @@ struct jc_rank {
 struct jc_rank_group {
     char *name; // "": it has none
     int num_ranks; // in all
+    uint64_t group_ms; // as in struct jc_event; 0: it is not known
     struct jc_rank *ranks; // that have told, ascending
     size_t count, num_open;
-    uint64_t begin_ms, end_ms; // of the newest told
+    uint64_t begin_ms, end_ms; // of those that were not given up
+    size_t newest; // the event that was told last
     uint64_t elapsed_ns; // the longest of all
     uint64_t waited_ns;  // likewise
     const struct jc_rank *awaited; // for whom others waited longer than it did; NULL: nobody known
     uint64_t late_ns; // so long after the first had that one begun
-    bool whole; // what is older is of another warm-up
+    bool whole; // what is older, and does not say of which it is, is of another warm-up
 };
 
 struct jc_ranks {

@@ -99,7 +99,7 @@ static json_t *json_of_kernels(const struct jc_stats *stats)
 
 static json_t *json_of_event(const struct jc_event *event, int pid)
 {
-    return json_pack("{s:o, s:s, s:i, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i}",
+    return json_pack("{s:o, s:s, s:i, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o}",
                      "time_ms", json_of_count(event->time_ms), "kind", jc_event_name(event->kind),
                      "pid", pid, "sealed", (int) event->sealed, "device", event->device, "kernel",
                      jc_json_text(event->kernel), "specialization",
@@ -107,7 +107,7 @@ static json_t *json_of_event(const struct jc_event *event, int pid)
                      "elapsed_ns", json_of_count(event->elapsed_ns), "waited_ns",
                      json_of_count(event->waited_ns), "count", json_of_count(event->count),
                      "compile_ns", json_of_count(event->compile_ns), "rank", event->rank, "ranks",
-                     event->ranks);
+                     event->ranks, "group_ms", json_of_count(event->group_ms));
 }
 
 static json_t *json_of_events(const struct jc_stats *stats)

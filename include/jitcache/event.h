@@ -33,7 +33,8 @@ enum jc_event_kind {
                               // group's name, a blank, and "open" or the result's string;
                               // `rank` of `ranks`; `count` variants compiled by this rank, which
                               // took the compiler `compile_ns`; `elapsed_ns` in all, of which it
-                              // waited for others for `waited_ns`
+                              // waited for others for `waited_ns`: until all had come, while only
+                              // others compiled, and after it was ready; `group_ms` says which one
 };
 
 // "compile", "load", "failure", "sealed_miss", "storm", "safe_point", "seal",
@@ -52,6 +53,9 @@ struct jc_event {
     uint64_t elapsed_ns, waited_ns, compile_ns;
     uint64_t count;
     int rank, ranks; // of a group; 0 and 0 where it is about none
+    // Of a group's warm-up the Unix time at which the lowest rank began it, by its clock: the same
+    // in all its ranks, and another for each warm-up. 0: not all ranks had come, or it is of none
+    uint64_t group_ms;
     uint64_t dropped; // by the sink's limit, since the one told before
 };
 

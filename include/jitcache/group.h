@@ -114,7 +114,7 @@ struct jc_rank_info {
     uint64_t planned, loaded, compiled; // variants; compiled by this rank
     uint64_t compile_ns; // of those, the compiler's own time
     uint64_t ready_ns;   // from the beginning of its warm-up until it had everything loaded
-    uint64_t waited_ns;  // since then, for others
+    uint64_t waited_ns;  // for others, as in struct jc_group_warmup_report
 };
 
 // JC_ERROR_INVALID_ARGUMENT: NULL, or no such rank. JC_ERROR_PEER: this is a child of the process
@@ -173,7 +173,9 @@ struct jc_group_warmup_report {
     unsigned ranks, ready, lost;
     uint64_t elapsed_ns;
     uint64_t ready_ns;  // until this rank had everything loaded
-    uint64_t waited_ns; // for others: before there were all of them, and after it was ready
+    // For others: until all had come, while there was nothing but what others compiled, and after
+    // this rank was ready
+    uint64_t waited_ns;
 };
 
 // Brings every variant that the kernels can be asked for into the memory of this rank's GPU, while

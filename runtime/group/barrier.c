@@ -64,6 +64,7 @@ struct barrier {
     bool is_under_way;                // a round was begun
     uint64_t begun_ns;                // the last one
     bool is_met;                      // all have come
+    uint64_t group_ms; // tells this warm-up from others, in all ranks; 0: they have not met
     bool is_decided; // the last round decides: all are in the last phase, or somebody has failed
     // How it ends, in all ranks: from the last round, or from what connects them.
     enum jc_result result;
@@ -232,7 +233,8 @@ static void count_own(struct barrier *barrier)
     barrier->own.loaded = counts.loaded;
     barrier->own.compiled = counts.compiled;
     barrier->own.compile_ns = counts.compile_ns;
-    barrier->own.waited_ns = barrier->ready_ns > 0 ? jc_now_ns() - barrier->ready_ns : 0;
+    barrier->own.waited_ns = barrier->own.came_ns + counts.awaited_ns
+                             + (barrier->ready_ns > 0 ? jc_now_ns() - barrier->ready_ns : 0);
 }
 
 static bool is_over(const struct barrier *barrier)
@@ -579,6 +581,8 @@ static void begin_meeting(struct barrier *barrier)
 {
     struct jc_group *group = barrier->group;
     bool is_left = group->is_meeting;
+    if (is_left)
+        barrier->own.began_ms = group->said.began_ms;
     bool is_new = is_left && memcmp(&group->said, &barrier->own, sizeof(group->said)) != 0;
     group->is_meeting = false;
     if (is_left) {
@@ -610,6 +614,8 @@ static void meet(struct barrier *barrier)
                     "rank %u: %s; other ranks have not come, and were not told",
                     barrier->exchange->rank, barrier->own.reason);
     }
+    if (barrier->is_met)
+        barrier->group_ms = barrier->all[jc_status_lowest(barrier->exchange)].began_ms;
     if (barrier->result == JC_OK)
         barrier->result = jc_status_compare(barrier->exchange, barrier->all, &barrier->error);
     if (barrier->result == JC_OK)
@@ -704,8 +710,7 @@ static void fill_report(struct barrier *barrier, struct jc_group_warmup_report *
         .lost = count_lost(barrier->exchange),
         .elapsed_ns = jc_now_ns() - barrier->start_ns,
         .ready_ns = barrier->own.ready_ns,
-        .waited_ns = barrier->own.came_ns
-                     + (barrier->ready_ns > 0 ? jc_now_ns() - barrier->ready_ns : 0),
+        .waited_ns = barrier->own.waited_ns,
     };
 }
 
@@ -724,16 +729,31 @@ static void tell_event(const struct barrier *barrier, const struct jc_group_warm
         .count = report->compiled,
         .rank = (int) barrier->exchange->rank,
         .ranks = (int) barrier->exchange->ranks,
+        .group_ms = barrier->group_ms,
     });
 }
 
+// One rank says it for all, beside the one that it is about.
 static void log_wait(const struct barrier *barrier, const struct jc_status_wait *wait,
                      const char *what)
 {
-    if (wait->ns >= LATE_NS)
+    unsigned rank = barrier->exchange->rank;
+    bool is_to = rank == wait->rank || rank == jc_status_lowest(barrier->exchange);
+    if (wait->ns >= LATE_NS && is_to)
         jc_log(&barrier->group->context->log, JC_LOG_WARNING, "group %s: rank %u was waited for: %s"
                " %.1f s after the others", barrier->group->name, wait->rank, what,
                seconds(wait->ns));
+}
+
+// Who shares a cache compiles each variant once.
+static void log_caches(const struct barrier *barrier)
+{
+    char text[2 * JC_RANKS_TEXT_SIZE + 64];
+    if (barrier->params->mode == JC_GROUP_EQUAL
+        && barrier->exchange->rank == jc_status_lowest(barrier->exchange)
+        && jc_status_caches(barrier->exchange, barrier->all, text))
+        jc_log(&barrier->group->context->log, JC_LOG_WARNING, "group %s: %s: each compiles for"
+               " itself; give all the same JITCACHE_DIR", barrier->group->name, text);
 }
 
 static void log_end(const struct barrier *barrier, const struct jc_group_warmup_report *report)
@@ -758,6 +778,8 @@ static void log_end(const struct barrier *barrier, const struct jc_group_warmup_
     jc_status_waits(barrier->exchange, barrier->all, &coming, &ready);
     log_wait(barrier, &coming, "it came");
     log_wait(barrier, &ready, "it was ready");
+    if (compiled > 0)
+        log_caches(barrier);
 }
 
 static void init(struct barrier *barrier, struct jc_group *group,
@@ -780,6 +802,10 @@ static void init(struct barrier *barrier, struct jc_group *group,
     };
     memset(group->statuses, 0, ranks * sizeof(*group->statuses));
     jc_status_init(&barrier->own, group->context->cache);
+    // Two may begin in one millisecond, and clocks may be set back.
+    uint64_t now_ms = jc_now_unix_ms();
+    group->began_ms = now_ms > group->began_ms ? now_ms : group->began_ms + 1;
+    barrier->own.began_ms = group->began_ms;
 }
 
 static void finish(struct barrier *barrier)

@@ -32,6 +32,7 @@ struct jc_group {
     // said in it.
     bool is_meeting;
     struct jc_status said;
+    uint64_t began_ms; // Unix time of the last warm-up, as this rank tells it from others
 
     pthread_mutex_t lock;       // guards what follows; held for moments
     struct jc_rank_info *heard; // of each rank, as it was heard last

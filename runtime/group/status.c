@@ -66,7 +66,7 @@ enum jc_result jc_status_check(const struct jc_exchange *exchange, const struct 
     return JC_OK;
 }
 
-static unsigned lowest(const struct jc_exchange *exchange)
+unsigned jc_status_lowest(const struct jc_exchange *exchange)
 {
     unsigned rank = 0;
     while (rank < exchange->rank && exchange->lost[rank])
@@ -87,7 +87,7 @@ enum jc_result jc_status_compare(const struct jc_exchange *exchange, const struc
 {
     static const char *const modes[] = {"equal", "own"};
     static const char *const seals[] = {"default", "open", "log", "fail", "frozen"};
-    unsigned first = lowest(exchange);
+    unsigned first = jc_status_lowest(exchange);
     for (unsigned i = first + 1; i < exchange->ranks; i++) {
         const struct jc_status *a = &all[first], *b = &all[i];
         if (exchange->lost[i])
@@ -121,6 +121,35 @@ void jc_status_share(const struct jc_exchange *exchange, const struct jc_status 
     }
 }
 
+// Those that have the cache of one, or another one that they could have in common with it.
+struct cache_kind {
+    const struct jc_status *all;
+    unsigned of;
+    bool same;
+};
+
+static bool is_of_cache(const void *user, unsigned rank)
+{
+    const struct cache_kind *kind = user;
+    const struct jc_status *one = &kind->all[kind->of], *other = &kind->all[rank];
+    bool same_machine = one->knows_cache && other->knows_cache
+                        && memcmp(&one->cache[2], &other->cache[2], 2 * sizeof(uint64_t)) == 0;
+    bool same_folder = memcmp(one->cache, other->cache, 2 * sizeof(uint64_t)) == 0;
+    return same_machine && same_folder == kind->same;
+}
+
+bool jc_status_caches(const struct jc_exchange *exchange, const struct jc_status *all,
+                      char text[2 * JC_RANKS_TEXT_SIZE + 64])
+{
+    char with[JC_RANKS_TEXT_SIZE], others[JC_RANKS_TEXT_SIZE];
+    struct cache_kind kind = {.all = all, .of = jc_status_lowest(exchange)};
+    unsigned count = jc_exchange_list(exchange, is_of_cache, &kind, others);
+    kind.same = true;
+    jc_exchange_list(exchange, is_of_cache, &kind, with);
+    sprintf(text, "%s %s another cache folder than %s", others, count == 1 ? "has" : "have", with);
+    return count > 0;
+}
+
 unsigned jc_status_count(const struct jc_exchange *exchange, const struct jc_status *all,
                          enum jc_status_phase phase)
 {
@@ -137,7 +166,7 @@ static double part(const struct jc_status *status)
 
 unsigned jc_status_last(const struct jc_exchange *exchange, const struct jc_status *all)
 {
-    unsigned last = lowest(exchange);
+    unsigned last = jc_status_lowest(exchange);
     for (unsigned i = last + 1; i < exchange->ranks; i++) {
         bool is_behind = part(&all[i]) < part(&all[last])
                          || (all[i].phase < JC_STATUS_READY && all[last].phase >= JC_STATUS_READY);
@@ -226,7 +255,7 @@ static struct jc_status_wait latest(const struct jc_exchange *exchange,
                                     uint64_t (*at)(const struct jc_status *status))
 {
     uint64_t last = 0, before = 0; // the latest moment, and the one before
-    unsigned rank = lowest(exchange), num = 0;
+    unsigned rank = jc_status_lowest(exchange), num = 0;
     for (unsigned i = rank; i < exchange->ranks; i++) {
         if (exchange->lost[i])
             continue;

@@ -31,13 +31,14 @@ struct jc_status {
     uint64_t met_ns;    // from its call until all ranks had come
     uint64_t came_ns;   // of that, in which it waited for others
     uint64_t ready_ns;  // from its call until it was ready
-    uint64_t waited_ns; // since then
+    uint64_t waited_ns; // for others: `came_ns`, while others compiled, and since it was ready
+    uint64_t began_ms;  // Unix time of its call; another one for each call
     struct jc_key plan; // the digest of its keys, in order; zero under JC_GROUP_OWN
     struct jc_key code; // the same of keys and machine code; zero until it is ready
     char reason[JC_STATUS_REASON]; // why it failed; ends in a NUL
 };
 
-_Static_assert(sizeof(struct jc_status) == 160 + JC_STATUS_REASON
+_Static_assert(sizeof(struct jc_status) == 168 + JC_STATUS_REASON
                    && sizeof(struct jc_status) <= 1024,
                "a status is a small block without gaps");
 
@@ -59,9 +60,17 @@ enum jc_result jc_status_check(const struct jc_exchange *exchange, const struct 
 enum jc_result jc_status_compare(const struct jc_exchange *exchange, const struct jc_status *all,
                                  struct jc_error *error);
 
+// The lowest rank that is not lost.
+unsigned jc_status_lowest(const struct jc_exchange *exchange);
+
 // The ranks that have the same cache as this one, and its place among them.
 void jc_status_share(const struct jc_exchange *exchange, const struct jc_status *all,
                      unsigned *share, unsigned *shares);
+
+// Whether ranks of one machine have several caches, each of which others could have: of that of the
+// lowest rank `text` lists who has another cache folder than that one, and who has that.
+bool jc_status_caches(const struct jc_exchange *exchange, const struct jc_status *all,
+                      char text[2 * JC_RANKS_TEXT_SIZE + 64]);
 
 // How many ranks are in a phase.
 unsigned jc_status_count(const struct jc_exchange *exchange, const struct jc_status *all,

@@ -58,6 +58,8 @@ struct jc_warmup {
     struct lack *lacks;
     size_t num_lacks, max_lacks;
     size_t next; // to be handed out
+    const struct jc_fleet *fleet; // that compiles them; NULL: none now
+    uint64_t awaiting_ns;         // since when it has only waited for others; 0: it has not
     // The first failure in the plans' order is the warm-up's, whenever it came.
     enum jc_result result;
     size_t failed; // its number
@@ -442,11 +444,25 @@ static void give_up(struct jc_warmup *warmup, struct lack *lack,
     note(warmup, lack->number, result, NULL, error);
 }
 
+// Counts for how long there was nothing to do but to wait for others, up to now. A fleet that does
+// so comes by here often, since it calls `tick`; what is loaded in between is work.
+static void note_awaiting(struct jc_warmup *warmup, bool is_loading)
+{
+    struct jc_fleet_state state = {0};
+    uint64_t now = jc_now_ns();
+    if (warmup->fleet && !is_loading)
+        jc_fleet_state(warmup->fleet, &state);
+    if (warmup->awaiting_ns)
+        warmup->counts.awaited_ns += now - warmup->awaiting_ns;
+    warmup->awaiting_ns = state.compiling == 0 && state.awaited > 0 ? now : 0;
+}
+
 // False: whoever waits does not want to any more.
 static bool tick(void *user)
 {
     struct jc_warmup *warmup = user;
     const struct jc_warmup_params *params = warmup->params;
+    note_awaiting(warmup, false);
     if (!warmup->given_up && params->tick && !params->tick(params->user))
         warmup->given_up = true;
     return !warmup->given_up;
@@ -621,6 +637,7 @@ static bool tell(void *user, const struct jc_arrival *arrival)
     struct jc_warmup *warmup = user;
     struct lack *lack = &warmup->lacks[arrival->task->index];
     struct jc_error error;
+    note_awaiting(warmup, true);
     if (arrival->obtained) {
         bool compiled = arrival->obtained->compiled;
         warmup->counts.compiled += compiled;
@@ -655,7 +672,10 @@ static void compile_the_rest(struct jc_warmup *warmup)
         return;
     refuse_outdated(warmup);
     order_lacks(warmup);
+    warmup->fleet = &fleet;
     jc_fleet_run(&fleet, &params);
+    warmup->fleet = NULL;
+    note_awaiting(warmup, true);
 }
 
 // --- a run ---------------------------------------------------------------------------------------

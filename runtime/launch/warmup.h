@@ -52,6 +52,7 @@ struct jc_warmup_params {
 struct jc_warmup_counts {
     uint64_t planned, loaded, compiled, failed; // variants; each kernel's generic one included
     uint64_t compile_ns; // the compiler's own time for those compiled
+    uint64_t awaited_ns; // in which nothing was compiled here, and something by others
 };
 void jc_warmup_count(const struct jc_warmup *warmup, struct jc_warmup_counts *counts);
 

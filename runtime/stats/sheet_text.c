@@ -132,6 +132,7 @@ struct event_line {
     char *kernel, *specialization, *text;
     uint64_t elapsed_ns, waited_ns, count, dropped, compile_ns;
     int rank, ranks;
+    uint64_t group_ms;
 };
 
 static const struct field event_fields[] = {
@@ -150,6 +151,7 @@ static const struct field event_fields[] = {
     FIELD(NUMBER, event_line, compile_ns),
     FIELD(SIGNED, event_line, rank),
     FIELD(SIGNED, event_line, ranks),
+    FIELD(NUMBER, event_line, group_ms),
 };
 
 static uint64_t load_number(const void *from)
@@ -355,6 +357,7 @@ static void write_event(struct jc_buffer *buffer, const struct jc_sheet_event *e
         .compile_ns = of->compile_ns,
         .rank = of->rank,
         .ranks = of->ranks,
+        .group_ms = of->group_ms,
     };
     // Only to be written.
     memcpy(&line.kernel, &of->kernel, sizeof(line.kernel));
@@ -881,6 +884,7 @@ static void read_event(struct lines *lines)
             .compile_ns = read.compile_ns,
             .rank = read.rank,
             .ranks = read.ranks,
+            .group_ms = read.group_ms,
         };
         jc_sheet_add_event(lines->sheet, &event, read.pid);
     }

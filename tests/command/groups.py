@@ -121,6 +121,8 @@ class Opening(crew.Case):
                             JITCACHE_DIR=str(self.folder / f"cache-{i}")) for i in range(3)]
         self.expect_barrier(ranks, self.expect_ok(ranks, compiled=5, loaded=5, loads=5))
         self.assertEqual(self.compiles(), 15)
+        warning = "ranks 1 and 2 have another cache folder than rank 0: each compiles for itself"
+        self.assertEqual([warning in rank.log for rank in ranks], [True, False, False])
 
     def test_a_cache_of_one_rank_alone_is_no_reason_to_fail(self):
         words = self.templates(1, 4)
@@ -752,6 +754,24 @@ class Seeing(crew.Case):
         for row, verdict in zip(rows, verdicts):
             self.assertEqual(row["waited_ns"], verdict["waited_ns"])
         self.assertRegex(self.run_command("stats").out, r"(?m)^.*\btp\b.*\b3 ranks\b")
+
+    def test_who_compiled_is_told_from_those_who_waited_for_it(self):
+        self.hold.touch()
+        ranks = self.start_all(4, *self.templates(1, 1), name="tp", JITCACHE_JOBS="1")
+        for rank in ranks:
+            self.until_said(rank, "warming")
+        time.sleep(1.5)  # they wait for each other, which is what this is about
+        self.hold.unlink()
+        verdicts = self.expect_ok(ranks, loaded=2)
+        self.expect_end(ranks)
+        group, = self.json("stats")["statistics"]["groups"]
+        idle = [row for row in group["told"] if not row["compiled"]]
+        self.assertEqual(len(group["told"]), 4)
+        self.assertTrue(idle)
+        for row in idle:
+            self.assertGreater(row["waited_ns"], SECOND)
+            self.assertEqual(row["waited_ns"], verdicts[row["rank"]]["waited_ns"])
+        self.assertNotIn(group["awaited"], [row["rank"] for row in idle])
 
 
 if __name__ == "__main__":

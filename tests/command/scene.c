@@ -215,6 +215,7 @@ static struct jc_event event(struct scene *scene, json_t *object)
         FIELD(count),
         .rank = (int) number(object, "rank"),
         .ranks = (int) number(object, "ranks"),
+        FIELD(group_ms),
     };
 }
 

@@ -214,7 +214,8 @@ class Ranks(Scenic):
         return re.findall(r"(?m)^group.*$", self.shown(*words))
 
     def rows(self, text):
-        return [line.split() for line in re.findall(r"(?m)^ *\d+  \d+ .*(?:open|failed)$", text)]
+        found = re.findall(r"(?m)^ *\d+  \d+ .*(?:open|failed|given up)$", text)
+        return [line.split() for line in found]
 
     def test_who_compiled_while_others_waited_is_told_rank_by_rank(self):
         place = dict(VLLM, pid=4103, group="tp", rank=3, ranks=8)
@@ -261,9 +262,12 @@ RANK  PROCESS     COMPILED  COMPILING  WORKED  WAITED  RESULT
                                                 " ago; rank 5: out of memory"])
         lost = [barrier(rank) for rank in range(7)] + [barrier(7, text="tp a peer failed")]
         self.assertEqual(self.headline(lost), ["group tp: 8 ranks, open for 7 after 4.2 s, 3 min"
-                                               " ago; rank 7: a peer failed"])
-        self.assertEqual(self.headline(lost[:6]), ["group tp: 8 ranks, 6 of which told, open after"
-                                                   " 4.2 s, 3 min ago"])
+                                               " ago; rank 7 was given up"])
+        self.assertEqual(self.headline(lost[:6]), ["group tp: 8 ranks, open for 6 after 4.2 s, 3"
+                                                   " min ago; ranks 6 and 7 told nothing"])
+        self.assertEqual(self.headline([lost[1], lost[4]]),
+                         ["group tp: 8 ranks, open for 2 after 4.2 s, 3 min ago; ranks 0, 2, 3 and"
+                          " 5 to 7 told nothing"])
         self.assertEqual(self.headline([barrier(0, 1, text="tp")]),
                          ["group tp: 1 rank, not open after 4.2 s, 3 min ago; it is not known why"])
 
@@ -287,6 +291,76 @@ RANK  PROCESS     COMPILED  COMPILING  WORKED  WAITED  RESULT
         events = [barrier(0, 2, elapsed_ns=0, time_ms=NOW - 1500, text="tp a peer failed"),
                   barrier(1, 2, elapsed_ns=0, time_ms=NOW, text="tp timed out")]
         self.assertRegex(self.headline(events)[0], "^group tp: 2 ranks, not open after 0 us")
+
+    def told(self, events, **changes):
+        self.scene(busy(events=events, **changes))
+        group, = self.json("stats")["statistics"]["groups"]
+        return {each["rank"]: each for each in group["told"]}
+
+    def test_events_of_a_warm_up_are_told_by_what_they_say_of_it(self):
+        # Slow to tell, one after another in a moment, and mixed.
+        first = [barrier(rank, 4, group_ms=NOW - 5000, count=1, time_ms=NOW - 4000 + 900 * rank)
+                 for rank in range(4)]
+        second = [barrier(rank, 4, group_ms=NOW - 4999, count=2, time_ms=NOW - 4000 + 900 * rank)
+                  for rank in range(4)]
+        for events in (first + second, second + first, first[2:] + second + first[:2]):
+            told = self.told(events)
+            self.assertEqual([told[rank]["compiled"] for rank in range(4)], [2] * 4)
+        # Clocks of hosts may differ.
+        apart = [dict(each, time_ms=NOW - 9 * MINUTE * each["rank"]) for each in second]
+        self.assertEqual(len(self.told(apart)), 4)
+
+    def test_a_rank_that_was_given_up_does_not_hide_that_the_others_opened(self):
+        good = [barrier(rank, 4, group_ms=NOW - 5 * MINUTE) for rank in range(3)]
+        late = barrier(3, 4, text="tp another rank failed")
+        asleep = dict(late, time_ms=NOW, elapsed_ns=4 * MINUTE * MS)
+        awake = dict(late, time_ms=NOW, elapsed_ns=5 * MS)
+        said = dict(asleep, group_ms=NOW - 5 * MINUTE)
+        runs = {"processes": [dict(VLLM, pid=4100, start_ms=NOW - 60 * MINUTE)]}
+        wanted = ["group tp: 4 ranks, open for 3 after 4.2 s, 3 min ago; rank 3 was given up"]
+        for events, changes in [(good + [asleep], {}), (good + [said], {}),
+                                (good + [asleep, awake], runs), (good + [awake], runs),
+                                (good + [awake, dict(awake, time_ms=NOW + 1)], runs)]:
+            self.assertEqual(self.headline(events, **changes), wanted)
+            self.assertRegex(self.shown(), r"(?m)^ +3  4103 ended .*  given up$")
+            told = self.told(events, **changes)
+            self.assertEqual([told[rank]["given_up"] for rank in range(4)], 3 * [False] + [True])
+        # Those that are gone have not gone on without it.
+        self.assertEqual(self.headline(good + [awake]),
+                         ["group tp: 4 ranks, not open after 5 ms, just now; another rank failed;"
+                          " ranks 0 to 2 told nothing"])
+
+    def test_one_that_had_not_all_ranks_replaces_the_one_before(self):
+        good = [barrier(rank, 3, group_ms=NOW - 5 * MINUTE) for rank in range(3)]
+        failed = [barrier(rank, 3, text="tp timed out", time_ms=NOW + rank, waited_ns=MINUTE * MS,
+                          elapsed_ns=MINUTE * MS) for rank in range(2)]
+        runs = [dict(VLLM, pid=4100 + rank, start_ms=NOW - 60 * MINUTE) for rank in range(3)]
+        self.assertEqual(self.headline(good + failed, processes=runs),
+                         ["group tp: 3 ranks, not open after 60.0 s, just now; timed out; rank 2"
+                          " told nothing"])
+        # Given up, and called again at once.
+        again = [dict(failed[0], text="tp not ready", elapsed_ns=MS, time_ms=NOW - 5 * MINUTE)]
+        good = [dict(each, elapsed_ns=2 * MINUTE * MS) for each in good]
+        self.assertEqual(len(self.told(again + good)), 3)
+
+    def test_what_was_not_worth_waiting_for_is_not_named(self):
+        def two(elapsed, waited, late, text="tp open", **more):
+            return [barrier(0, 2, text=text, elapsed_ns=elapsed * MS, waited_ns=waited * MS,
+                            **{"count": 0, "compile_ns": 0, **more}),
+                    barrier(1, 2, text=text, elapsed_ns=(elapsed - late) * MS, waited_ns=0,
+                            **{"count": 2, "compile_ns": 32 * S, **more})]
+        for events, wanted in [
+                (two(24, 12, 12), ""), (two(24, 3, 3, "tp ranks differ", count=0), ""),
+                (two(16600, 16600, 57),
+                 "; rank 1 compiled 2 (32.0 s) while others waited up to 16.6 s"),
+                (two(400, 300, 250), "; rank 1 came 250 ms after the first; others waited up to"
+                                     " 300 ms"),
+                (two(9000, 2000, 1500, count=0), "; rank 1 came 1.5 s after the first; others"
+                                                 " waited up to 2.0 s")]:
+            self.scene(busy(events=events))
+            line = re.search(r"(?m)^group.*(\n  .*)*", self.shown())[0].replace("\n ", "")
+            wanted = wanted or ("; ranks differ" if "differ" in events[0]["text"] else "")
+            self.assertRegex(line, re.escape(f", 3 min ago{wanted}") + "$")
 
     def test_several_groups_are_shown_the_newest_first(self):
         events = [barrier(0, 1, text=f"g{index} open", time_ms=NOW - 6000 + index)
@@ -733,7 +807,7 @@ class Json(Scenic):
                                       "awaited", "told"})
         self.assertEqual((group["group"], group["open"], group["awaited"]), ("tp", True, 3))
         self.assertEqual(group["told"][3], {
-            "rank": 3, "pid": 4103, "running": False, "result": "open",
+            "rank": 3, "pid": 4103, "running": False, "given_up": False, "result": "open",
             "time_ms": NOW - 3 * MINUTE, "elapsed_ns": 4200 * MS, "worked_ns": 4195 * MS,
             "waited_ns": 5 * MS, "compiled": 31, "compile_ns": 3900 * MS})
         event = read["events"][-1]
