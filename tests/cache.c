@@ -1460,6 +1460,15 @@ static void the_cache_can_be_used_while_it_is_listed(void **state)
 
 // --- forks and limits
 
+// A look that has to wait for a tenth of a second is a miss, which on a busy machine can be.
+static enum jc_result get_at_last(struct jc_cache *cache, const char *text)
+{
+    enum jc_result result = JC_ERROR_NOT_FOUND;
+    for (int i = 0; i < 20 && result == JC_ERROR_NOT_FOUND; i++)
+        result = get(cache, text);
+    return result;
+}
+
 static void a_child_uses_the_cache_of_its_parent(void **state)
 {
     (void) state;
@@ -1472,8 +1481,9 @@ static void a_child_uses_the_cache_of_its_parent(void **state)
         snprintf(text[1], sizeof(text[1]), "parent %u", round);
         pid_t child = fork();
         if (child == 0) {
-            bool good = get(cache, "parent") == JC_OK && put(cache, text[0], 30000) == JC_OK &&
-                        get(cache, text[0]) == JC_OK;
+            bool good = get_at_last(cache, "parent") == JC_OK &&
+                        put(cache, text[0], 30000) == JC_OK &&
+                        get_at_last(cache, text[0]) == JC_OK;
             jc_cache_destroy(&cache);
             _exit(good ? 0 : 1);
         }
