@@ -69,6 +69,15 @@ void jc_fail_more(struct jc_error *error, const char *format, ...)
     va_end(args);
 }
 
+void jc_text_more(char *text, size_t size, const char *format, ...)
+{
+    size_t length = strlen(text);
+    va_list args;
+    va_start(args, format);
+    print(text + length, size - length, format, args);
+    va_end(args);
+}
+
 void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE])
 {
     size_t size = 0;

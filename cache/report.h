@@ -18,6 +18,9 @@ enum jc_result jc_fail_memory(struct jc_error *error);
 // Adds to the message. What is too long for it ends in "...".
 void jc_fail_more(struct jc_error *error, const char *format, ...) JC_FORMAT(2, 3);
 
+// The same for another text, of at most `size` bytes with its NUL, 4 at least.
+void jc_text_more(char *text, size_t size, const char *format, ...) JC_FORMAT(3, 4);
+
 // A text of several lines as one, cut off with "..." where it is long.
 #define JC_REPORT_LINE_SIZE 400
 void jc_report_line(const char *text, char line[JC_REPORT_LINE_SIZE]);

@@ -1,8 +1,5 @@
 #include "exchange.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "cache/clock.h"
@@ -44,16 +41,6 @@ enum jc_result jc_exchange_round(struct jc_exchange *exchange, const struct jc_p
     return result == JC_OK ? jc_exchange_wait(exchange, patience, all, error) : result;
 }
 
-// Adds to a list of ranks. What does not fit is left out.
-static void JC_FORMAT(2, 3) add(char text[JC_RANKS_TEXT_SIZE], const char *format, ...)
-{
-    size_t length = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + length, JC_RANKS_TEXT_SIZE - length, format, args);
-    va_end(args);
-}
-
 unsigned jc_exchange_list(const struct jc_exchange *exchange,
                           bool (*is_of_kind)(const void *user, unsigned rank), const void *user,
                           char text[JC_RANKS_TEXT_SIZE])
@@ -62,7 +49,7 @@ unsigned jc_exchange_list(const struct jc_exchange *exchange,
     for (unsigned i = 0; i < exchange->ranks; i++)
         count += !exchange->lost[i] && is_of_kind(user, i);
     text[0] = '\0';
-    add(text, "%s", count == 1 ? "rank" : "ranks");
+    jc_text_more(text, JC_RANKS_TEXT_SIZE, "%s", count == 1 ? "rank" : "ranks");
     for (unsigned i = 0, left = count; left > 0; i++) {
         unsigned run = 0;
         while (i + run < exchange->ranks && !exchange->lost[i + run] && is_of_kind(user, i + run))
@@ -70,14 +57,15 @@ unsigned jc_exchange_list(const struct jc_exchange *exchange,
         if (run == 0)
             continue;
         if (runs++ == MAX_RUNS) {
-            add(text, " and %u more", left);
+            jc_text_more(text, JC_RANKS_TEXT_SIZE, " and %u more", left);
             break;
         }
         run = run == 2 ? 1 : run; // "1 and 2", not "1 to 2"
         left -= run;
-        add(text, "%s %u", runs == 1 ? "" : left == 0 ? " and" : ",", i);
+        const char *between = runs == 1 ? "" : left == 0 ? " and" : ",";
+        jc_text_more(text, JC_RANKS_TEXT_SIZE, "%s %u", between, i);
         if (run > 1)
-            add(text, " to %u", i + run - 1);
+            jc_text_more(text, JC_RANKS_TEXT_SIZE, " to %u", i + run - 1);
         i += run - 1;
     }
     return count;

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,27 +35,6 @@ struct host {
 };
 
 // --- texts ---------------------------------------------------------------------------------------
-
-struct text {
-    char text[3000];
-    size_t size;
-};
-
-static void add(struct text *text, const char *format, ...) JC_FORMAT(2, 3);
-
-// What does not fit is left out.
-static void add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    size_t room = sizeof(text->text) - text->size;
-    va_start(args, format);
-    int length = vsnprintf(text->text + text->size, room, format, args);
-    va_end(args);
-    if (length > 0 && (size_t) length < room)
-        text->size += (size_t) length;
-    else
-        text->text[text->size] = '\0';
-}
 
 // By the word of the rank that is lost.
 static const char *loss_text(uint64_t word)
@@ -146,9 +124,10 @@ static enum jc_result end(struct host *host, enum jc_result result, const char *
 // The others have declared this rank lost.
 static enum jc_result end_given_up(struct host *host, uint64_t own, struct jc_error *error)
 {
-    struct text text = {.size = 0};
-    add(&text, "the other ranks have gone on without this one, rank %u: it %s", host->base.rank,
-        JC_WORD_LOSS(own) == JC_LOSS_DIED ? "was taken for dead" : loss_text(own));
+    struct jc_error text = {""};
+    jc_fail_more(&text, "the other ranks have gone on without this one, rank %u: it %s",
+                 host->base.rank,
+                 JC_WORD_LOSS(own) == JC_LOSS_DIED ? "was taken for dead" : loss_text(own));
     return end(host, JC_ERROR_PEER, text.text, error);
 }
 
@@ -156,11 +135,11 @@ static enum jc_result end_given_up(struct host *host, uint64_t own, struct jc_er
 // see what is written rounds later.
 static enum jc_result end_nonsense(struct host *host, unsigned rank, struct jc_error *error)
 {
-    struct text text = {.size = 0};
+    struct jc_error text = {""};
     uint64_t own = load_word(host, host->base.rank);
     if (JC_WORD_LOSS(own) != JC_LOSS_NONE)
         return end_given_up(host, own, error);
-    add(&text, "rank %u speaks another protocol than rank %u, or %s was damaged", rank,
+    jc_fail_more(&text, "rank %u speaks another protocol than rank %u, or %s was damaged", rank,
         host->base.rank, host->roster.path);
     return end(host, JC_ERROR_PEER, text.text, error);
 }
@@ -232,20 +211,20 @@ static enum jc_result host_begin(struct jc_exchange *exchange, const void *mine,
 
 // Lists who was lost in this round. The same in all ranks, but for what an earlier one has told.
 struct losses {
-    struct text text;
+    struct jc_error text;
     unsigned num;
     bool in_time; // all of them, that is: they died, or left
     bool no_show; // one of them at least did not come
 };
 
-static void add_rank(const struct host *host, unsigned rank, bool has_joined, struct text *text)
+static void add_rank(const struct host *host, unsigned rank, bool has_joined, struct jc_error *text)
 {
     struct jc_process process;
     char name[JC_ROSTER_HOST_SIZE];
     jc_roster_process(slot_of(host, rank), &process, name);
-    add(text, "rank %u", rank);
+    jc_fail_more(text, "rank %u", rank);
     if (has_joined)
-        add(text, " (process %" PRIu64 " on %s)", process.pid, name);
+        jc_fail_more(text, " (process %" PRIu64 " on %s)", process.pid, name);
 }
 
 static void add_loss(struct host *host, unsigned rank, uint64_t word, struct losses *losses)
@@ -255,34 +234,34 @@ static void add_loss(struct host *host, unsigned rank, uint64_t word, struct los
     losses->no_show = losses->no_show || loss == JC_LOSS_NO_SHOW;
     if (losses->num++ >= NAMED_RANKS)
         return;
-    add(&losses->text, "%s", losses->num > 1 ? "; " : "");
+    jc_fail_more(&losses->text, "%s", losses->num > 1 ? "; " : "");
     add_rank(host, rank, loss != JC_LOSS_NO_SHOW, &losses->text);
-    add(&losses->text, " %s", loss_text(word));
+    jc_fail_more(&losses->text, " %s", loss_text(word));
 }
 
-static void add_refusal(const struct host *host, struct text *text)
+static void add_refusal(const struct host *host, struct jc_error *text)
 {
     char refusal[JC_ROSTER_REFUSAL_SIZE];
     jc_roster_refusal(&host->roster, refusal);
     if (*refusal)
-        add(text, "; one that wanted to join was refused (%s; this group has %u ranks, and jitcache"
-            " " JC_VERSION ")", refusal, host->base.ranks);
+        jc_fail_more(text, "; one that wanted to join was refused (%s; this group has %u ranks, and"
+                     " jitcache " JC_VERSION ")", refusal, host->base.ranks);
 }
 
 // Why ranks may not have come.
-static void add_hints(const struct host *host, struct text *text)
+static void add_hints(const struct host *host, struct jc_error *text)
 {
     add_refusal(host, text);
-    add(text, jc_roster_is_in_place(&host->roster)
-                  ? "; ranks meet in %s, which all have to see"
-                  : "; %s was removed meanwhile, so that others did not find it",
-        host->roster.path);
+    jc_fail_more(text, jc_roster_is_in_place(&host->roster)
+                           ? "; ranks meet in %s, which all have to see"
+                           : "; %s was removed meanwhile, so that others did not find it",
+                 host->roster.path);
 }
 
 static enum jc_result end_lost(struct host *host, struct losses *losses, struct jc_error *error)
 {
     if (losses->num > NAMED_RANKS)
-        add(&losses->text, "; and %u more", losses->num - NAMED_RANKS);
+        jc_fail_more(&losses->text, "; and %u more", losses->num - NAMED_RANKS);
     if (losses->no_show)
         add_hints(host, &losses->text);
     return end(host, losses->in_time ? JC_ERROR_PEER : JC_ERROR_TIMEOUT, losses->text.text, error);
@@ -432,19 +411,19 @@ bool jc_host_is_alive(struct jc_exchange *exchange, unsigned rank)
 static void host_tell_missing(struct jc_exchange *exchange, char *to, size_t size)
 {
     const struct host *host = (const struct host *) exchange;
-    struct text text = {.size = 0};
+    struct jc_error text = {""};
     unsigned num = 0;
     for (unsigned rank = 0; rank < exchange->ranks; rank++) {
         uint64_t word = load_word(host, rank);
         if (!is_missing(host, word) || num++ >= NAMED_RANKS)
             continue;
         bool has_joined = JC_WORD_PRESENCE(word) == JC_PRESENCE_JOINED;
-        add(&text, "%s", num > 1 ? "; " : "");
+        jc_fail_more(&text, "%s", num > 1 ? "; " : "");
         add_rank(host, rank, has_joined, &text);
-        add(&text, has_joined ? " has joined, and is at no warm-up" : " has not joined");
+        jc_fail_more(&text, has_joined ? " has joined, and is at no warm-up" : " has not joined");
     }
     if (num > NAMED_RANKS)
-        add(&text, "; and %u more", num - NAMED_RANKS);
+        jc_fail_more(&text, "; and %u more", num - NAMED_RANKS);
     add_refusal(host, &text);
     snprintf(to, size, "%s", text.text);
 }
