@@ -699,7 +699,7 @@ static int remove_folder(void **state)
 {
     (void) state;
     static const char *const names[] = {"a.cu", "a.yaml", "b.yaml", "c.yaml", "d.cu", "e.cu",
-                                        "e.yaml", "large.cu"};
+                                        "e.yaml", "large.cu", "plain.cu", "y.cu", "y.yml"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[512];
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
