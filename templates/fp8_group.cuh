@@ -1,8 +1,10 @@
-// Quantizing 512 bfloat16 values with one warp: FP8 in groups of 128, each with a power of two as
-// its scale. Shared by the templates beside it.
+// Quantizing stretches of 512 bfloat16 values: FP8 in groups of 128, each with a power of two as
+// its scale. Shared by the templates beside it, which say how many tokens a block takes
+// (tokens_per_block); docs/kernels.md tells what each choice here has come from.
 //
-// A lane holds two chunks of eight values, 256 apart, so that a warp reads and writes whole lines;
-// each half of the warp holds one group of the first chunks and one of the second.
+// A warp takes one token, and of it one stretch or several. A lane holds two chunks of eight
+// values, 256 apart, so that a warp reads and writes whole lines; each half of the warp holds one
+// group of the first chunks and one of the second.
 
 #ifndef FP8_GROUP_CUH
 #define FP8_GROUP_CUH
@@ -10,9 +12,17 @@
 using i64 = long long;
 using u32 = unsigned int;
 
-constexpr int CHUNK = 8;              // 16 bytes of bf16, 8 of e4m3
-constexpr int HALF_ROW = 32 * CHUNK;  // what a warp's first chunks cover
-constexpr int GROUPS = 4;             // of 128 values in 512
+constexpr int CHUNK = 8;             // 16 bytes of bf16, 8 of e4m3
+constexpr int HALF = 32 * CHUNK;     // what a warp's first chunks cover
+constexpr int STRETCH = 2 * HALF;    // 512
+constexpr int GROUP = 128;
+constexpr int GROUPS = STRETCH / GROUP;
+constexpr u32 ALL_LANES = 0xffffffffu;
+
+// A block's warps: one for each of its tokens, but four at least, then of several stretches.
+constexpr int TOKENS = JC_PARAM(tokens_per_block);
+constexpr int WARPS = TOKENS < 4 ? 4 : TOKENS;
+constexpr int THREADS = 32 * WARPS;
 
 struct alignas(16) Word4 {
     u32 word[4];
@@ -22,43 +32,54 @@ struct alignas(8) Word2 {
     u32 word[2];
 };
 
+// With programmatic dependent launch a kernel begins while the one before it ends: waits until what
+// that has written can be read. The next kernel may then begin to be launched; any earlier, and its
+// blocks would take the places of this one's.
+static __device__ void wait_for_kernel_before()
+{
+#if JC_PARAM(programmatic)
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 static __device__ bool is_aligned(const void *pointer, int bytes)
 {
     return (reinterpret_cast<unsigned long long>(pointer) & (bytes - 1)) == 0;
 }
 
-// Eight bf16 values, with one load where `vector` says that the address allows it.
-static __device__ void load_chunk(float (&x)[CHUNK], const unsigned short *from, bool vector)
+// --- values ----------------------------------------------------------------------------------------
+
+// 16 bytes, and `volatile` so that loads are issued in the order in which they are written: all of
+// the values first, then what is fetched by an index.
+static __device__ Word4 load_words(const void *from)
 {
-    if (vector) {
-        Word4 words = *reinterpret_cast<const Word4 *>(from);
-        for (int i = 0; i < CHUNK / 2; i++) {
-            x[2 * i] = __uint_as_float(words.word[i] << 16);
-            x[2 * i + 1] = __uint_as_float(words.word[i] & 0xffff0000u);
-        }
-    } else {
-        for (int i = 0; i < CHUNK; i++)
-            x[i] = __uint_as_float(static_cast<u32>(from[i]) << 16);
+    Word4 words;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]),
+                   "=r"(words.word[3])
+                 : "l"(from));
+    return words;
+}
+
+// Eight bf16 values as they lie in memory, with one load where `vector` says that the address
+// allows it. Unpacked later, when all loads are under way.
+static __device__ Word4 load_chunk(const unsigned short *from, bool vector)
+{
+    if (vector)
+        return load_words(from);
+    Word4 words;
+    for (int i = 0; i < CHUNK / 2; i++)
+        words.word[i] = from[2 * i] | static_cast<u32>(from[2 * i + 1]) << 16;
+    return words;
+}
+
+static __device__ void unpack(float (&x)[CHUNK], const Word4 &words)
+{
+    for (int i = 0; i < CHUNK / 2; i++) {
+        x[2 * i] = __uint_as_float(words.word[i] << 16);
+        x[2 * i + 1] = __uint_as_float(words.word[i] & 0xffff0000u);
     }
-}
-
-// The largest magnitude of the group of 128 that 16 lanes hold together, at least 1e-10.
-static __device__ float group_max(const float (&x)[CHUNK])
-{
-    float largest = 1e-10f;
-    for (int i = 0; i < CHUNK; i++)
-        largest = fmaxf(largest, fabsf(x[i]));
-    for (int lanes = 8; lanes > 0; lanes /= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
-    return largest;
-}
-
-// The biased exponent of the smallest power of two s with 448 * s >= largest. 448, the largest e4m3
-// number, is 1.75 * 2^8, so comparing the fraction with 0.75 decides, exactly.
-static __device__ u32 scale_exponent(float largest)
-{
-    u32 bits = __float_as_uint(largest);
-    return (bits >> 23) - 8 + ((bits & 0x7fffffu) > 0x600000u ? 1 : 0);
 }
 
 static __device__ u32 quantize_pair(float low, float high)
@@ -86,30 +107,75 @@ static __device__ void store_chunk(unsigned char *to, const float (&x)[CHUNK], u
     }
 }
 
-// Stores the scales of one token's 512 values, the `row`th such stretch; of its four groups the
-// first `groups` exist. `first` and `second` are the exponents of the lane's own two groups; 0
-// makes a scale of 0. The whole warp takes part.
-static __device__ void store_scales(void *scales, i64 row, i64 scale_stride_k, i64 token, u32 first,
-                                    u32 second, int groups)
+// --- scales ----------------------------------------------------------------------------------------
+
+// The biased exponent of the smallest power of two s with 448 * s >= the largest magnitude, which
+// counts as 1e-10 at least. 448, the largest e4m3 number, is 1.75 * 2^8: a fraction above 0.75
+// carries into the exponent, exactly.
+static __device__ u32 scale_exponent(const float (&x)[CHUNK])
 {
-    int group = threadIdx.x % GROUPS;
-    int source = (group & 1) * 16;
-    u32 from_first = __shfl_sync(0xffffffffu, first, source);
-    u32 from_second = __shfl_sync(0xffffffffu, second, source);
-    u32 exponent = group & 2 ? from_second : from_first;
-    if (group >= groups)
-        exponent = 0;
+    float largest = 1e-10f;
+    for (int i = 0; i < CHUNK; i++)
+        largest = fmaxf(largest, fabsf(x[i]));
+    return ((__float_as_uint(largest) + 0x1fffffu) >> 23) - 8;
+}
+
+// Makes the exponents of a lane's two chunks those of their groups, and returns all four of the
+// stretch, the first in the low byte. The whole warp takes part.
+static __device__ u32 share_exponents(u32 &first, u32 &second)
+{
+    bool low = threadIdx.x < 16;
+    u32 group0 = __reduce_max_sync(ALL_LANES, low ? first : 0);
+    u32 group1 = __reduce_max_sync(ALL_LANES, low ? 0 : first);
+    u32 group2 = __reduce_max_sync(ALL_LANES, low ? second : 0);
+    u32 group3 = __reduce_max_sync(ALL_LANES, low ? 0 : second);
+    first = low ? group0 : group1;
+    second = low ? group2 : group3;
+    return group0 | group1 << 8 | group2 << 16 | group3 << 24;
+}
+
+// A scale of 0 for exponents of 0.
+static __device__ void store_scale(void *scales, i64 stretch, int group, i64 token,
+                                   i64 scale_stride_k, u32 exponents)
+{
 #if JC_PARAM(scale_format) == JC_VALUE(scale_format, fp32)
-    if (threadIdx.x < groups)
-        static_cast<float *>(scales)[(GROUPS * row + group) * scale_stride_k + token] =
-            __uint_as_float(exponent << 23);
+    static_cast<float *>(scales)[(stretch * GROUPS + group) * scale_stride_k + token] =
+        __uint_as_float((exponents >> (8 * group) & 0xffu) << 23);
 #else
-    u32 word = exponent << (8 * group);
-    word |= __shfl_xor_sync(0xffffffffu, word, 1);
-    word |= __shfl_xor_sync(0xffffffffu, word, 2);
-    if (threadIdx.x == 0)
-        static_cast<u32 *>(scales)[row * scale_stride_k + token] = word;
+    static_cast<u32 *>(scales)[stretch * scale_stride_k + token] = exponents;
 #endif
+}
+
+// Stores a block's scales. Those of a stretch lie with the token index contiguous: they come
+// together in shared memory, so that threads side by side store tokens side by side. `exponents`
+// are of the warp's own stretches and 0 where there is no token; `groups` is how many groups a
+// token has. All threads of the block take part.
+template <int STRETCHES>
+static __device__ void store_scales(void *scales, int first_stretch, i64 first_token, int groups,
+                                    i64 scale_stride_k, const u32 (&exponents)[STRETCHES])
+{
+    constexpr int STORES = JC_PARAM(scale_format) == JC_VALUE(scale_format, fp32) ? GROUPS : 1;
+    constexpr int BLOCK_STRETCHES = WARPS / TOKENS * STRETCHES;
+    int lane = threadIdx.x, own = threadIdx.y / TOKENS * STRETCHES;
+    if (TOKENS == 1) {
+        for (int i = 0; i < STRETCHES; i++)
+            if (lane < STORES && (first_stretch + own + i) * GROUPS + lane < groups)
+                store_scale(scales, first_stretch + own + i, lane, first_token, scale_stride_k,
+                            exponents[i]);
+        return;
+    }
+    __shared__ u32 shared[BLOCK_STRETCHES][TOKENS];
+    if (lane == 0)
+        for (int i = 0; i < STRETCHES; i++)
+            shared[own + i][threadIdx.y % TOKENS] = exponents[i];
+    __syncthreads();
+    for (int i = threadIdx.y * 32 + lane; i < BLOCK_STRETCHES * STORES * TOKENS; i += THREADS) {
+        int stretch = i / TOKENS / STORES, group = i / TOKENS % STORES;
+        i64 token = first_token + i % TOKENS;
+        if ((first_stretch + stretch) * GROUPS + group < groups && token < scale_stride_k)
+            store_scale(scales, first_stretch + stretch, group, token, scale_stride_k,
+                        shared[stretch][i % TOKENS]);
+    }
 }
 
 #endif

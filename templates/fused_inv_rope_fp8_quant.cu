@@ -3,6 +3,19 @@ kernel: fused_inv_rope_fp8_quant
 parameters:
   - {name: heads_per_group, type: int, default: 8}
   - {name: scale_format, type: enum, values: [fp32, ue8m0], default: fp32}
+  - {name: programmatic, type: bool, default: false}
+  - name: tokens_per_block
+    values: [1, 4, 8]
+    dispatch:
+      - {when: num_tokens * heads <= 4096, value: 1}
+      - {when: num_tokens * heads <= 131072, value: 4}
+      - {value: 8}
+  - name: heads_per_warp
+    values: [1, 4]
+    dispatch:
+      - {when: num_tokens * heads <= 131072, value: 1}
+      - {value: 4}
+fallback: {tokens_per_block: 4, heads_per_warp: 1}
 arguments:
   - {name: o, type: const bf16*}
   - {name: positions, type: const i64*}
@@ -14,10 +27,17 @@ arguments:
   - {name: o_stride_token, type: i64, typical: 32768}
   - {name: o_stride_head, type: i64, typical: 512}
   - {name: fp8_stride_group, type: i64, derive: num_tokens * heads_per_group * 512}
-  - {name: scale_stride_group, type: i64,
-     derive: heads_per_group * scale_stride_k * (1 + 3 * (scale_format == fp32))}
   - {name: scale_stride_k, type: i64, derive: "align(num_tokens, 4)", do_not_specialize: true}
-launch: {grid: [scale_stride_k / 4, heads, 1], block: [32, 4, 1]}
+# Blocks side by side take tokens side by side; of many tokens, heads side by side.
+launch:
+  grid:
+    - (heads_per_warp == 1) * ceildiv(scale_stride_k, tokens_per_block)
+      + (heads_per_warp > 1) * ceildiv(heads, heads_per_warp)
+    - (heads_per_warp == 1) * ceildiv(heads, max(4 / tokens_per_block, 1))
+      + (heads_per_warp > 1) * min(ceildiv(scale_stride_k, tokens_per_block), 65535)
+    - max((heads_per_warp > 1) * ceildiv(ceildiv(scale_stride_k, tokens_per_block), 65535), 1)
+  block: [32, "max(tokens_per_block, 4)", 1]
+  programmatic: programmatic
 */
 
 // Undoes the rotary embedding on the last 64 of each head's 512 values and quantizes the head to
@@ -36,20 +56,34 @@ launch: {grid: [scale_stride_k / 4, heads, 1], block: [32, 4, 1]}
 //
 // A scale is the smallest power of two for which the group's largest magnitude, taken as at least
 // 1e-10, fits in 448, the largest e4m3 number.
+//
+// programmatic: launched with programmatic dependent launch (compute capability 9.0), the kernel
+// may begin while the one before it ends; it reads and writes nothing before that has ended.
 
 #include <jitcache.cuh>
 
 #include "fp8_group.cuh"
 
-constexpr int HEAD_DIM = 512;
 constexpr int ROPE_DIM = 64;
 constexpr int PAIRS = CHUNK / 2;
-constexpr int FIRST_ROPE_LANE = (HEAD_DIM - ROPE_DIM - HALF_ROW) / CHUNK; // in the second half
+constexpr int FIRST_ROPE_LANE = (STRETCH - ROPE_DIM - HALF) / CHUNK; // of the second chunks
+
+constexpr int HEADS_PER_GROUP = JC_PARAM(heads_per_group);
+constexpr int HEADS = JC_PARAM(heads_per_warp);
+constexpr int BLOCK_HEADS = WARPS / TOKENS * HEADS;
+
+// With one head in a warp all warps of a multiprocessor are needed to have enough bytes under way,
+// with several half of them.
+constexpr int BLOCKS = (HEADS == 1 ? 2048 : 1024) / THREADS;
+
+struct Angles {
+    float cosine[PAIRS], sine[PAIRS];
+};
 
 static __device__ void load_angles(float (&x)[PAIRS], const float *from, bool vector)
 {
     if (vector) {
-        Word4 words = *reinterpret_cast<const Word4 *>(from);
+        Word4 words = load_words(from);
         for (int i = 0; i < PAIRS; i++)
             x[i] = __uint_as_float(words.word[i]);
     } else {
@@ -58,26 +92,28 @@ static __device__ void load_angles(float (&x)[PAIRS], const float *from, bool ve
     }
 }
 
-// Turns interleaved pairs (even, odd) back by the angle of their position.
-static __device__ void rotate_back(float (&x)[CHUNK], const float *angles, bool vector)
+static __device__ i64 load_position(const i64 *from)
 {
-    float cosine[PAIRS], sine[PAIRS];
-    load_angles(cosine, angles, vector);
-    load_angles(sine, angles + ROPE_DIM / 2, vector);
+    i64 position;
+    asm volatile("ld.global.s64 %0, [%1];" : "=l"(position) : "l"(from));
+    return position;
+}
+
+// Turns interleaved pairs (even, odd) back by the angle of their position.
+static __device__ void rotate_back(float (&x)[CHUNK], const Angles &angles)
+{
     for (int i = 0; i < PAIRS; i++) {
         float even = x[2 * i], odd = x[2 * i + 1];
-        x[2 * i] = even * cosine[i] + odd * sine[i];
-        x[2 * i + 1] = odd * cosine[i] - even * sine[i];
+        x[2 * i] = even * angles.cosine[i] + odd * angles.sine[i];
+        x[2 * i + 1] = odd * angles.cosine[i] - even * angles.sine[i];
     }
 }
 
-// One warp for one token and head; a block holds four tokens, whose scales lie side by side.
-extern "C" __global__ void __launch_bounds__(128)
-fused_inv_rope_fp8_quant(const unsigned short *__restrict__ o, const i64 *__restrict__ positions,
-                         const float *__restrict__ cos_sin_cache,
-                         unsigned char *__restrict__ fp8_out, void *__restrict__ scale_out,
-                         int num_tokens, int heads, i64 o_stride_token, i64 o_stride_head,
-                         i64 fp8_stride_group, i64 scale_stride_group, i64 scale_stride_k)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const float *cos_sin_cache,
+                         unsigned char *fp8_out, void *scale_out, int num_tokens, int heads,
+                         i64 o_stride_token, i64 o_stride_head, i64 fp8_stride_group,
+                         i64 scale_stride_k)
 {
     JC_FACT(o);
     JC_FACT(cos_sin_cache);
@@ -88,38 +124,55 @@ fused_inv_rope_fp8_quant(const unsigned short *__restrict__ o, const i64 *__rest
     JC_FACT(fp8_stride_group);
     JC_FACT(scale_stride_k);
 
-    constexpr int heads_per_group = JC_PARAM(heads_per_group);
-    constexpr i64 scale_bytes = 4;
+    bool heads_first = HEADS > 1;
+    i64 tile = heads_first ? static_cast<i64>(blockIdx.z) * gridDim.y + blockIdx.y : blockIdx.x;
+    int block_head = (heads_first ? blockIdx.x : blockIdx.y) * BLOCK_HEADS;
+    int head = block_head + threadIdx.y / TOKENS * HEADS;
+    i64 token = tile * TOKENS + threadIdx.y % TOKENS;
     int lane = threadIdx.x;
-    i64 token = static_cast<i64>(blockIdx.x) * 4 + threadIdx.y;
-    int head = blockIdx.y;
-    int group = head / heads_per_group;
-    int head_in_group = head % heads_per_group;
-    char *scales = static_cast<char *>(scale_out) + group * scale_stride_group * scale_bytes;
+    u32 exponents[HEADS] = {};
 
-    if (token >= num_tokens) {
-        store_scales(scales, head_in_group, scale_stride_k, token, 0, 0, GROUPS);
-        return;
+    wait_for_kernel_before();
+    if (token < num_tokens) {
+        const unsigned short *from =
+            o + token * o_stride_token + head * o_stride_head + lane * CHUNK;
+        bool vector =
+            is_aligned(o, 16) && o_stride_token % CHUNK == 0 && o_stride_head % CHUNK == 0;
+        Word4 words[HEADS][2];
+#pragma unroll
+        for (int i = 0; i < HEADS; i++) {
+            if (head + i < heads) {
+                words[i][0] = load_chunk(from + i * o_stride_head, vector);
+                words[i][1] = load_chunk(from + i * o_stride_head + HALF, vector);
+            }
+        }
+
+        Angles angles;
+        if (lane >= FIRST_ROPE_LANE) {
+            const float *row = cos_sin_cache + load_position(positions + token) * ROPE_DIM;
+            bool aligned = is_aligned(cos_sin_cache, 16);
+            row += (lane - FIRST_ROPE_LANE) * PAIRS;
+            load_angles(angles.cosine, row, aligned);
+            load_angles(angles.sine, row + ROPE_DIM / 2, aligned);
+        }
+
+#pragma unroll
+        for (int i = 0; i < HEADS; i++) {
+            if (head + i >= heads)
+                break;
+            float first[CHUNK], second[CHUNK];
+            unpack(first, words[i][0]);
+            unpack(second, words[i][1]);
+            if (lane >= FIRST_ROPE_LANE)
+                rotate_back(second, angles);
+            u32 first_exponent = scale_exponent(first), second_exponent = scale_exponent(second);
+            exponents[i] = share_exponents(first_exponent, second_exponent);
+            int group = (head + i) / HEADS_PER_GROUP, head_in_group = (head + i) % HEADS_PER_GROUP;
+            unsigned char *to = fp8_out + group * fp8_stride_group +
+                                (token * HEADS_PER_GROUP + head_in_group) * STRETCH + lane * CHUNK;
+            store_chunk(to, first, first_exponent, is_aligned(fp8_out, 8));
+            store_chunk(to + HALF, second, second_exponent, is_aligned(fp8_out, 8));
+        }
     }
-
-    const unsigned short *from = o + token * o_stride_token + head * o_stride_head + lane * CHUNK;
-    bool vector = is_aligned(o, 16) && o_stride_token % CHUNK == 0 && o_stride_head % CHUNK == 0;
-    float first[CHUNK], second[CHUNK];
-    load_chunk(first, from, vector);
-    load_chunk(second, from + HALF_ROW, vector);
-
-    if (lane >= FIRST_ROPE_LANE) {
-        const float *angles = cos_sin_cache + positions[token] * ROPE_DIM +
-                              (lane - FIRST_ROPE_LANE) * PAIRS;
-        rotate_back(second, angles, is_aligned(cos_sin_cache, 16));
-    }
-
-    u32 first_exponent = scale_exponent(group_max(first));
-    u32 second_exponent = scale_exponent(group_max(second));
-    unsigned char *to = fp8_out + group * fp8_stride_group +
-                        (token * heads_per_group + head_in_group) * HEAD_DIM + lane * CHUNK;
-    store_chunk(to, first, first_exponent, is_aligned(fp8_out, 8));
-    store_chunk(to + HALF_ROW, second, second_exponent, is_aligned(fp8_out, 8));
-    store_scales(scales, head_in_group, scale_stride_k, token, first_exponent, second_exponent,
-                 GROUPS);
+    store_scales(scale_out, block_head, tile * TOKENS, heads * GROUPS, scale_stride_k, exponents);
 }

@@ -2,6 +2,13 @@
 kernel: silu_mul_fp8_quant
 parameters:
   - {name: scale_format, type: enum, values: [fp32, ue8m0], default: fp32}
+  - {name: programmatic, type: bool, default: false}
+  - name: tokens_per_block
+    values: [1, 4]
+    dispatch:
+      - {when: "num_tokens * ceildiv(hidden, 512) <= 4096", value: 1}
+      - {value: 4}
+fallback: {tokens_per_block: 4}
 arguments:
   - {name: input, type: const bf16*}
   - {name: fp8_out, type: e4m3*}
@@ -10,7 +17,15 @@ arguments:
   - {name: hidden, type: i32, typical: 2048}
   - {name: input_stride, type: i64, typical: 4096}
   - {name: scale_stride_k, type: i64, derive: "align(num_tokens, 4)", do_not_specialize: true}
-launch: {grid: [scale_stride_k / 4, "ceildiv(hidden, 512)", 1], block: [32, 4, 1]}
+# A block has four warps, each for 512 columns of a token. Blocks side by side take columns side by
+# side.
+launch:
+  grid:
+    - ceildiv(hidden, 512 * (4 / tokens_per_block))
+    - min(ceildiv(scale_stride_k, tokens_per_block), 65535)
+    - ceildiv(ceildiv(scale_stride_k, tokens_per_block), 65535)
+  block: [32, 4, 1]
+  programmatic: programmatic
 */
 
 // The activation between the two GEMMs of a gated MLP: SiLU of the first half of each row times the
@@ -26,34 +41,29 @@ launch: {grid: [scale_stride_k / 4, "ceildiv(hidden, 512)", 1], block: [32, 4, 1
 //
 // A scale is the smallest power of two for which the group's largest magnitude, taken as at least
 // 1e-10, fits in 448, the largest e4m3 number.
+//
+// programmatic: launched with programmatic dependent launch (compute capability 9.0), the kernel
+// may begin while the one before it ends; it reads and writes nothing before that has ended.
 
 #include <jitcache.cuh>
 
 #include "fp8_group.cuh"
 
-static __device__ float silu(float x)
-{
-    return x / (1.0f + __expf(-x));
-}
+constexpr int BLOCK_STRETCHES = WARPS / TOKENS;
 
-// Eight products of a row, or zeros where the row has ended.
-static __device__ void load_products(float (&x)[CHUNK], const unsigned short *gate, int hidden,
-                                     bool inside, bool vector)
+// Eight gates turned into eight products.
+static __device__ void multiply(float (&x)[CHUNK], const Word4 &gates, const Word4 &ups)
 {
     float up[CHUNK];
-    if (inside) {
-        load_chunk(x, gate, vector);
-        load_chunk(up, gate + hidden, vector);
-    }
+    unpack(x, gates);
+    unpack(up, ups);
     for (int i = 0; i < CHUNK; i++)
-        x[i] = inside ? silu(x[i]) * up[i] : 0.0f;
+        x[i] = __fdividef(x[i], 1.0f + __expf(-x[i])) * up[i];
 }
 
-// One warp for 512 columns of one token; a block holds four tokens, whose scales lie side by side.
-extern "C" __global__ void __launch_bounds__(128)
-silu_mul_fp8_quant(const unsigned short *__restrict__ input, unsigned char *__restrict__ fp8_out,
-                   void *__restrict__ scale_out, int num_tokens, int hidden, i64 input_stride,
-                   i64 scale_stride_k)
+extern "C" __global__ void __launch_bounds__(THREADS)
+silu_mul_fp8_quant(const unsigned short *input, unsigned char *fp8_out, void *scale_out,
+                   int num_tokens, int hidden, i64 input_stride, i64 scale_stride_k)
 {
     JC_FACT(input);
     JC_FACT(fp8_out);
@@ -62,31 +72,39 @@ silu_mul_fp8_quant(const unsigned short *__restrict__ input, unsigned char *__re
     JC_FACT(input_stride);
     JC_FACT(scale_stride_k);
 
-    constexpr int GROUP_SIZE = 128;
-    i64 token = static_cast<i64>(blockIdx.x) * 4 + threadIdx.y;
-    int stretch = blockIdx.y;
-    int first_column = stretch * 2 * HALF_ROW + threadIdx.x * CHUNK;
-    int second_column = first_column + HALF_ROW;
-    int groups = min(GROUPS, (hidden - stretch * 2 * HALF_ROW) / GROUP_SIZE);
+    i64 tile = static_cast<i64>(blockIdx.z) * gridDim.y + blockIdx.y;
+    int block_stretch = blockIdx.x * BLOCK_STRETCHES;
+    i64 token = tile * TOKENS + threadIdx.y % TOKENS;
+    int column = (block_stretch + threadIdx.y / TOKENS) * STRETCH + threadIdx.x * CHUNK;
+    bool inside[2] = {column < hidden, column + HALF < hidden};
+    u32 exponents[1] = {};
 
-    if (token >= num_tokens) {
-        store_scales(scale_out, stretch, scale_stride_k, token, 0, 0, groups);
-        return;
+    wait_for_kernel_before();
+    if (token < num_tokens) {
+        const unsigned short *from = input + token * input_stride + column;
+        bool vector = is_aligned(input, 16) && input_stride % CHUNK == 0;
+        Word4 gates[2], ups[2];
+        for (int i = 0; i < 2; i++) {
+            if (inside[i]) {
+                gates[i] = load_chunk(from + i * HALF, vector);
+                ups[i] = load_chunk(from + hidden + i * HALF, vector);
+            }
+        }
+
+        float x[2][CHUNK];
+        u32 exponent[2] = {};
+        for (int i = 0; i < 2; i++) {
+            if (inside[i]) {
+                multiply(x[i], gates[i], ups[i]);
+                exponent[i] = scale_exponent(x[i]);
+            }
+        }
+        exponents[0] = share_exponents(exponent[0], exponent[1]);
+        unsigned char *to = fp8_out + token * hidden + column;
+        for (int i = 0; i < 2; i++)
+            if (inside[i])
+                store_chunk(to + i * HALF, x[i], exponent[i], is_aligned(fp8_out, 8));
     }
-
-    const unsigned short *gate = input + token * input_stride;
-    bool vector = is_aligned(input, 16) && input_stride % CHUNK == 0;
-    float first[CHUNK], second[CHUNK];
-    load_products(first, gate + first_column, hidden, first_column < hidden, vector);
-    load_products(second, gate + second_column, hidden, second_column < hidden, vector);
-
-    u32 first_exponent = scale_exponent(group_max(first));
-    u32 second_exponent = scale_exponent(group_max(second));
-    unsigned char *to = fp8_out + token * hidden;
-    if (first_column < hidden)
-        store_chunk(to + first_column, first, first_exponent, is_aligned(fp8_out, 8));
-    if (second_column < hidden)
-        store_chunk(to + second_column, second, second_exponent, is_aligned(fp8_out, 8));
-    store_scales(scale_out, stretch, scale_stride_k, token, first_exponent, second_exponent,
-                 groups);
+    store_scales(scale_out, block_stretch, tile * TOKENS, hidden / GROUP, scale_stride_k,
+                 exponents);
 }
