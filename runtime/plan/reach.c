@@ -23,7 +23,7 @@ static size_t width_of(const struct jc_reach *reach, size_t i)
 bool jc_reach_init(struct jc_reach *reach, const struct jc_bundle *bundle, struct jc_arena *arena)
 {
     size_t num_ranged = bundle->num_ranged;
-    *reach = (struct jc_reach){.bundle = bundle, .arena = arena};
+    *reach = (struct jc_reach){.bundle = bundle, .arena = arena, .lap = 1};
     reach->at = malloc((num_ranged + 1) * sizeof(*reach->at));
     reach->offsets = malloc((num_ranged + 1) * sizeof(*reach->offsets));
     if (!reach->at || !reach->offsets)
@@ -188,10 +188,16 @@ static bool add_state(struct jc_reach *reach)
     return state->seen != NULL;
 }
 
-static void widen(struct jc_plan_values *values, int64_t first, int64_t last)
+// Of several arguments: adds values of one of them, wherever they lie.
+static void mark(const struct jc_reach *reach, size_t number, size_t i, int64_t first, int64_t last)
 {
+    const struct jc_reached *state = &reach->states[number];
+    struct jc_plan_values *values = &row_of(reach, number)[i];
+    int64_t min = range_of(reach, i)->min;
     values->smallest = first < values->smallest ? first : values->smallest;
     values->largest = last > values->largest ? last : values->largest;
+    if (state->seen)
+        set_bits(state->seen + reach->offsets[i], (size_t) (first - min), (size_t) (last - min));
 }
 
 // Adds points that differ in the last argument alone, `count` from where the reach is at.
@@ -202,18 +208,15 @@ static bool add_points(struct jc_reach *reach, uint32_t number, int64_t count)
         return false;
     assert(number < reach->num_states);
     struct jc_reached *state = &reach->states[number];
-    struct jc_plan_values *row = row_of(reach, number);
+    int64_t first = reach->at[num_ranged - 1], last = first + count - 1;
     state->points += (uint64_t) count;
     if (num_ranged == 1)
-        return extend(reach->arena, row, reach->at[0], reach->at[0] + count - 1);
-    for (size_t i = 0; i < num_ranged; i++) {
-        int64_t first = reach->at[i], min = range_of(reach, i)->min;
-        int64_t last = i + 1 == num_ranged ? first + count - 1 : first;
-        widen(&row[i], first, last);
-        if (state->seen)
-            set_bits(state->seen + reach->offsets[i], (size_t) (first - min),
-                     (size_t) (last - min));
-    }
+        return extend(reach->arena, row_of(reach, number), first, last);
+    mark(reach, number, num_ranged - 1, first, last);
+    // The others stay where they are for a lap of the last one.
+    for (size_t i = 0; state->lap != reach->lap && i + 1 < num_ranged; i++)
+        mark(reach, number, i, reach->at[i], reach->at[i]);
+    state->lap = reach->lap;
     return true;
 }
 
@@ -222,6 +225,7 @@ static void advance(struct jc_reach *reach, int64_t count)
 {
     size_t i = reach->bundle->num_ranged - 1;
     reach->at[i] += count - 1;
+    reach->lap += reach->at[i] == range_of(reach, i)->max;
     while (reach->at[i] == range_of(reach, i)->max) {
         reach->at[i] = range_of(reach, i)->min;
         if (i-- == 0)

@@ -8,6 +8,7 @@
 // Of one state, while points are counted.
 struct jc_reached {
     uint64_t points;
+    uint64_t lap; // the last one in which it was reached
     uint64_t *seen; // a bit for each value of each argument, or NULL
 };
 
@@ -15,6 +16,7 @@ struct jc_reach {
     const struct jc_bundle *bundle;
     struct jc_arena *arena;
     int64_t *at;     // the next point: a value of each ranged argument
+    uint64_t lap;    // how many times the last of them has begun anew, and 1
     size_t *offsets; // of each ranged argument: where its bits begin in `seen`, in words
     size_t num_words; // of `seen`; 0 where there is but one argument, or there are too many states
     struct jc_reached *states;
