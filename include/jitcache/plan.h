@@ -67,8 +67,8 @@ struct jc_plan_values {
     size_t num_runs;                // of them here: the first JC_PLAN_MAX_RUNS at most
     // Not every combination of these values with those of the other tied arguments reaches the
     // variant. Not tied: each value does, whatever the other arguments are. Only of tied arguments
-    // may anything be unknown, and only in plans where to tell apart which values of arguments that
-    // depend on one another reach which variant would take more than 32 MiB.
+    // is anything not known, and only where a bit for each value of each, in each variant, would
+    // take more than 32 MiB.
     bool tied;
 };
 
