@@ -63,7 +63,7 @@ struct jc_plan_values {
     int64_t smallest, largest;
     uint64_t count;      // how many values; 0: over 2^63 - 1, or not known
     uint64_t total_runs; // how many runs they form; 0: not known
-    const struct jc_plan_run *runs; // ascending, with values of other variants between them
+    const struct jc_plan_run *runs; // ascending, at least one value apart
     size_t num_runs;                // of them here: the first JC_PLAN_MAX_RUNS at most
     // Not every combination of these values with those of the other tied arguments reaches the
     // variant. Not tied: each value does, whatever the other arguments are. Only of tied arguments
