@@ -28,20 +28,21 @@
 #define NUM_COUNTS 4
 #define NUM_ARGUMENTS 3
 
-// Facets, dispatch, a derived argument and a grid: all that a hit can have to do.
+// Facets, dispatch, a derived argument, a grid and an attribute: all that a hit can have to do.
 static const char text[] =
     "/*jitcache\n"
     "kernel: hit\n"
     "parameters:\n"
     "  - {name: TILE, type: int, dispatch: [{when: n <= 64, value: 16},\n"
     "     {when: n <= 512, value: 32}, {when: n <= 2048, value: 64}, {value: 128}]}\n"
+    "  - {name: overlap, type: bool, dispatch: [{when: n <= 512, value: false}, {value: true}]}\n"
     "arguments:\n"
     "  - {name: x, type: f32*}\n"
     "  - {name: n, type: i32}\n"
     "  - {name: stride, type: i64}\n"
     "  - {name: padded, type: i64, derive: \"align(n, 4)\", do_not_specialize: true}\n"
-    "fallback: {TILE: 16}\n"
-    "launch: {grid: [\"ceildiv(n, TILE)\"], block: [32]}\n"
+    "fallback: {TILE: 16, overlap: false}\n"
+    "launch: {grid: [\"ceildiv(n, TILE)\"], block: [32], programmatic: overlap}\n"
     "*/\n"
     "#include <jitcache.cuh>\n"
     "extern \"C\" __global__ void hit(float *x, int n, long long stride, long long padded)\n"

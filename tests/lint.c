@@ -240,6 +240,7 @@ static void a_parameter_that_nothing_reads_is_found(void **state)
 {
     (void) state;
 #define PARAMETER "parameters:\n  - {name: T, default: 1}"
+#define FLAG "parameters:\n  - {name: T, type: bool, default: true}"
     static const struct expected cases[] = {
         {LINT_TEXT(PARAMETER, "int t; // JC_PARAM(T)"), "4 unused-parameter T\n",
          "neither JC_PARAM(T) in the source nor an expression reads it"},
@@ -253,6 +254,9 @@ static void a_parameter_that_nothing_reads_is_found(void **state)
         {LINT_TEXT(PARAMETER "\nname_expression: \"k<{T}>\"", ""), "", ""},
         {LINT_TEXT(PARAMETER "\nlaunch: {grid: [T]}", ""), "", ""},
         {LINT_TEXT(PARAMETER "\nlaunch: {block: [1, 1, T]}", ""), "", ""},
+        {LINT_TEXT(FLAG "\nlaunch: {cooperative: false}", ""), "4 unused-parameter T\n", ""},
+        {LINT_TEXT(FLAG "\nlaunch: {cooperative: T}", ""), "", ""},
+        {LINT_TEXT(FLAG "\nlaunch: {programmatic: T}", ""), "", ""},
         // A header of the author's may read it.
         {LINT_TEXT(PARAMETER, "#include \"tile.cuh\"\n"), "", ""},
         {LINT_TEXT(PARAMETER "\ninclude: [.]", "#include <tile.cuh>\n"), "", ""},

@@ -208,7 +208,22 @@ static void a_wrong_description_is_refused_with_place_and_advice(void **state)
         {"launch: {grid: [-1]}", "launch.grid: -1 is not between 0 and"},
         {"launch: {cluster: [32]}", "launch.cluster: 32 is not between 1 and 16"},
         {"launch: {shared: -4}", "launch.shared: -4 is not between 0 and"},
-        {"launch: {cooperative: maybe}", "launch.cooperative: 'maybe' is not known here"},
+        {"launch: {cooperative: maybe}",
+         "k.cu:3: launch.cooperative: 'maybe' is not known here; write true, false or the name of "
+         "a bool parameter"},
+        {"launch: {programmatic: tru}", "'tru' is not known here; did you mean 'true'?; write"},
+        {"parameters: [{name: overlap, type: bool}]\nlaunch:\n  programmatic: overlop",
+         "k.cu:5: launch.programmatic: 'overlop' is not known here; did you mean 'overlap'?; write "
+         "true, false or the name of a bool parameter"},
+        {PARAMETER("type: bool") "\nlaunch: {programmatic: \"!T\"}", "'!T' is not known here"},
+        {PARAMETER("type: int") "\nlaunch: {programmatic: T}",
+         "k.cu:5: launch.programmatic: the parameter 'T' is of type int; write true, false or the "
+         "name of one of type bool"},
+        {PARAMETER("type: type") "\nlaunch: {cooperative: T}",
+         "launch.cooperative: the parameter 'T' is of type type; write"},
+        {ARGUMENT("type: bool") "\nlaunch: {cooperative: n}",
+         "k.cu:5: launch.cooperative: 'n' is an argument, and each variant is launched in one way; "
+         "write the name of a bool parameter, whose `dispatch` can read arguments"},
         {"launch: {grid: [1 / 0]}", "launch.grid: column 3 of '1 / 0': 1 / 0 divides by zero"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -550,13 +565,14 @@ static const char full_yaml[] =
     "  - {name: T, type: type, values: [float, \"unsigned  int\"], default: float}\n"
     "  - {name: N, dispatch: [{when: \"n <= 0x40 && mode == fast\", value: 0x1}, {value: 4}]}\n"
     "  - {name: mode, type: enum, values: [slow, fast], default: fast}\n"
+    "  - {name: overlap, type: bool, default: false}\n"
     "fallback: {N: 0x1}\n"
     "arguments:\n"
     "  - {name: p, type: const  bf16 *, facets: [null, {align: 128}], align: either}\n"
     "  - {name: n, type: i32, range: [1, 0x2000], do_not_specialize: alignment}\n"
     "  - {name: m, type: i64, derive: \"ceildiv(n, N)\", facets: []}\n"
     "  - {name: h, type: u8, typical: 0x10, do_not_specialize: true}\n"
-    "launch: {grid: [m, h], block: 128, cluster: [2], shared: N * 1024, programmatic: true}\n";
+    "launch: {grid: [m, h], block: 128, cluster: [2], shared: N * 1024, programmatic: overlap}\n";
 
 static void a_description_comes_back_from_its_canonical_yaml(void **state)
 {
@@ -574,6 +590,8 @@ static void a_description_comes_back_from_its_canonical_yaml(void **state)
     assert_non_null(strstr(canonical, "facets: []"));
     assert_non_null(strstr(canonical, "align: \"either\""));
     assert_non_null(strstr(canonical, "cluster: [\"2\", \"1\", \"1\"]"));
+    assert_non_null(strstr(canonical, "cooperative: \"false\""));
+    assert_non_null(strstr(canonical, "programmatic: \"overlap\""));
 
     // The struct goes through the same checks as the text.
     struct jc_template *third;
@@ -596,6 +614,52 @@ static void a_description_comes_back_from_its_canonical_yaml(void **state)
     jc_template_destroy(&third);
     jc_template_destroy(&second);
     jc_template_destroy(&first);
+}
+
+static void expect_attribute(const char *said, const char *shown, bool constant, size_t uses)
+{
+    const struct jc_parameter_description parameter = {.name = "overlap", .type = "bool"};
+    const struct jc_description description = {
+        .kernel = "k", .parameters = &parameter, .num_parameters = 1,
+        .launch = {.cooperative = said, .programmatic = said}};
+    struct jc_template *tmpl;
+    struct jc_error error;
+    int64_t value;
+    if (jc_template_create(jc_template_params(.text = ";", .description = &description), &tmpl,
+                           &error))
+        fail_msg("%s", error.text);
+    assert_string_equal(jc_template_description(tmpl)->launch.cooperative, shown);
+    assert_string_equal(jc_template_description(tmpl)->launch.programmatic, shown);
+    const struct jc_expression *both[] = {tmpl->launch.cooperative, tmpl->launch.programmatic};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(both[i] != NULL, constant || uses > 0);
+        if (both[i])
+            assert_int_equal(both[i]->num_uses, uses);
+        if (constant)
+            assert_true(jc_expression_is_constant(both[i], &value) && value == 1);
+        if (uses > 0)
+            assert_int_equal(both[i]->uses[0], 0);
+    }
+    jc_template_destroy(&tmpl);
+}
+
+static void a_launch_attribute_is_a_word_or_a_bool_parameter(void **state)
+{
+    (void) state;
+    expect_attribute(NULL, "false", false, 0);
+    expect_attribute("false", "false", false, 0);
+    expect_attribute(" true", "true", true, 0);
+    expect_attribute("overlap ", "overlap", false, 1);
+
+    const struct jc_description description = {.kernel = "k", .launch = {.programmatic = "yes"}};
+    struct jc_template *tmpl;
+    struct jc_error error;
+    assert_int_equal(jc_template_create(jc_template_params(.text = ";",
+                                                           .description = &description),
+                                        &tmpl, &error),
+                     JC_ERROR_TEMPLATE);
+    assert_string_equal(error.text, "launch.programmatic: 'yes' is not known here; write true, "
+                                    "false or the name of a bool parameter");
 }
 
 static void precompiled_headers_are_a_choice(void **state)
@@ -699,7 +763,7 @@ static int remove_folder(void **state)
 {
     (void) state;
     static const char *const names[] = {"a.cu", "a.yaml", "b.yaml", "c.yaml", "d.cu", "e.cu",
-                                        "e.yaml", "large.cu"};
+                                        "e.yaml", "large.cu", "plain.cu", "y.cu", "y.yml"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[512];
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -883,6 +947,7 @@ int main(void)
         cmocka_unit_test(values_of_parameters_have_one_spelling),
         cmocka_unit_test(what_follows_from_what_is_put_in_order),
         cmocka_unit_test(a_description_comes_back_from_its_canonical_yaml),
+        cmocka_unit_test(a_launch_attribute_is_a_word_or_a_bool_parameter),
         cmocka_unit_test(precompiled_headers_are_a_choice),
         cmocka_unit_test(a_struct_is_refused_with_the_path_of_the_field),
         cmocka_unit_test(everything_given_is_copied),

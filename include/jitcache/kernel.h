@@ -132,7 +132,7 @@ struct jc_launch {
     unsigned grid[3], block[3];
     unsigned cluster[3]; // 0, 0, 0: none
     unsigned shared;     // dynamic shared memory in bytes
-    bool cooperative;
+    bool cooperative;  // this and the next: of this variant, where a parameter decides
     bool programmatic; // programmatic dependent launch
     bool empty;        // the grid has no blocks: there is nothing to launch
     uint64_t workspace; // bytes of device memory that the template says a call needs

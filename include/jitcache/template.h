@@ -65,7 +65,8 @@ struct jc_launch_description {
     const char *cluster[3]; // NULL: no cluster
     const char *shared;     // dynamic shared memory in bytes; NULL: 0
     const char *workspace;  // bytes of device memory that a call needs; NULL: 0
-    const char *cooperative;  // "true" or "false"; NULL: false
+    const char *cooperative;  // "true", "false" or the name of a bool parameter, whose value in the
+                              // variant that is launched decides; NULL: false
     const char *programmatic; // programmatic dependent launch, likewise
     unsigned line;
 };

@@ -96,8 +96,8 @@ enum jc_result jc_kernel_resolve(struct jc_kernel *kernel, void *stream, void *c
     memcpy(launch->cluster, shape->cluster_varies ? prepared.cluster : shape->cluster,
            sizeof(launch->cluster));
     launch->shared = prepared.config.shared;
-    launch->cooperative = kernel->tmpl->launch.cooperative;
-    launch->programmatic = kernel->tmpl->launch.programmatic;
+    launch->cooperative = shape->cooperative;
+    launch->programmatic = shape->programmatic;
     launch->empty = prepared.is_empty;
     launch->workspace = (uint64_t) workspace;
     launch->function = prepared.variant->info.function;

@@ -89,11 +89,20 @@ static enum jc_result add_number(struct jc_shape *shape, const struct jc_known *
     return JC_OK;
 }
 
+// Whether launches have an attribute. It follows from parameters alone, of which a variant knows
+// all, so it is computed once and cannot fail.
+static bool has_attribute(const struct jc_expression *attribute, const struct jc_known *known)
+{
+    int64_t value = 0;
+    return attribute && jc_expression_eval(attribute, known->numbers, &value, NULL) == JC_OK &&
+           value != 0;
+}
+
 static enum jc_result check_device(const struct jc_shape *shape, const struct jc_device *device,
                                    struct jc_error *error)
 {
     bool lacks_cluster = shape->has_cluster && !device->info.clusters;
-    if (!lacks_cluster && (!shape->tmpl->launch.cooperative || device->cooperative))
+    if (!lacks_cluster && (!shape->cooperative || device->cooperative))
         return JC_OK;
     return jc_fail(error, JC_ERROR_UNSUPPORTED, "%s: device %d, %s of compute capability %s, has no"
                    " %s; use a template without", shape->tmpl->name, device->info.ordinal,
@@ -144,10 +153,10 @@ static void add_attributes(struct jc_shape *shape)
         cluster->value.cluster.y = shape->cluster[1];
         cluster->value.cluster.z = shape->cluster[2];
     }
-    if (shape->tmpl->launch.cooperative)
+    if (shape->cooperative)
         shape->attributes[shape->num_attributes++] = (struct jc_cu_launch_attribute){
             .id = JC_CU_LAUNCH_COOPERATIVE, .value.number = 1};
-    if (shape->tmpl->launch.programmatic)
+    if (shape->programmatic)
         shape->attributes[shape->num_attributes++] = (struct jc_cu_launch_attribute){
             .id = JC_CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION, .value.number = 1};
 }
@@ -159,6 +168,8 @@ enum jc_result jc_shape_init(struct jc_shape *shape, const struct jc_template *t
     const struct jc_launch_shape *launch = &tmpl->launch;
     *shape = (struct jc_shape){.tmpl = tmpl, .max_threads = device->info.max_threads};
     shape->has_cluster = launch->cluster[0] || launch->cluster[1] || launch->cluster[2];
+    shape->cooperative = has_attribute(launch->cooperative, known);
+    shape->programmatic = has_attribute(launch->programmatic, known);
     enum jc_result result = check_device(shape, device, error);
     for (unsigned i = 0; i < JC_SHAPE_SIZE && result == JC_OK; i++)
         result = add_number(shape, known, device, i, error);

@@ -31,6 +31,7 @@ struct jc_shape {
     bool is_unusual; // it has a cluster, or the block varies
     bool block_varies, cluster_varies;
     bool has_cluster, has_workspace;
+    bool cooperative, programmatic; // attributes, as the variant's parameters say
     unsigned max_threads; // of a block
     unsigned cluster[3];  // 0, 0, 0: none
     // Those of cuLaunchKernelEx; the cluster, if there is one, is the first.

@@ -109,7 +109,8 @@ static bool launch_uses(const struct jc_launch_shape *launch, unsigned slot)
         if (uses(launch->grid[i], slot) || uses(launch->block[i], slot)
             || uses(launch->cluster[i], slot))
             return true;
-    return uses(launch->shared, slot) || uses(launch->workspace, slot);
+    return uses(launch->shared, slot) || uses(launch->workspace, slot)
+        || uses(launch->cooperative, slot) || uses(launch->programmatic, slot);
 }
 
 // Whether an expression of the template reads the slot of an argument or a parameter.

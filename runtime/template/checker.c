@@ -885,6 +885,51 @@ static enum jc_result check_cluster(struct checker *checker)
     return result;
 }
 
+static enum jc_result refuse_attribute(const struct checker *checker, const struct jc_place *place,
+                                       const char *from, const char *word)
+{
+    const struct jc_template *tmpl = checker->tmpl;
+    struct jc_nearest nearest = {.word = word};
+    char question[JC_NEAREST_SIZE];
+    for (size_t i = 0; i < tmpl->num_arguments; i++)
+        if (strcmp(tmpl->arguments[i].name, word) == 0)
+            return refuse(checker, place, from, "'%s' is an argument, and each variant is launched "
+                          "in one way; write the name of a bool parameter, whose `dispatch` can "
+                          "read arguments", word);
+    for (size_t i = 0; i < tmpl->num_parameters; i++) {
+        const struct jc_parameter *parameter = &tmpl->parameters[i];
+        if (strcmp(parameter->name, word) == 0)
+            return refuse(checker, place, from, "the parameter '%s' is of type %s; write true, "
+                          "false or the name of one of type bool", word,
+                          checker->parameters[i].type);
+        if (parameter->kind == JC_PARAMETER_BOOL)
+            jc_nearest_offer(&nearest, parameter->name);
+    }
+    jc_nearest_offer(&nearest, "true");
+    jc_nearest_offer(&nearest, "false");
+    return refuse(checker, place, from, "'%s' is not known here%s; write true, false or the name "
+                  "of a bool parameter", word, jc_nearest_question(&nearest, question));
+}
+
+// Whether launches have an attribute: said by a word, or by a bool parameter of the variant.
+static enum jc_result check_attribute(struct checker *checker, const char *field, const char *from,
+                                      const char **shown, const struct jc_expression **attribute)
+{
+    struct jc_place place = {.field = field, .line = checker->from->launch.line};
+    enum jc_result result = keep(checker, &place, from, shown);
+    if (result != JC_OK)
+        return result;
+    if (!*shown)
+        *shown = "false";
+    if (strcmp(*shown, "false") == 0)
+        return JC_OK;
+    bool always = strcmp(*shown, "true") == 0;
+    const struct jc_parameter *parameter = find_parameter(checker->tmpl, *shown, strlen(*shown));
+    if (!always && (!parameter || parameter->kind != JC_PARAMETER_BOOL))
+        return refuse_attribute(checker, &place, from, *shown);
+    return compile(checker, &place, always ? "1" : *shown, from, attribute);
+}
+
 static enum jc_result check_launch(struct checker *checker)
 {
     const struct jc_launch_description *from = &checker->from->launch;
@@ -908,17 +953,13 @@ static enum jc_result check_launch(struct checker *checker)
                             &view->workspace, &launch->workspace);
     view->shared = view->shared ? view->shared : "0";
     view->workspace = view->workspace ? view->workspace : "0";
-    struct jc_place place = {.field = "launch.cooperative", .line = from->line};
     if (result == JC_OK)
-        result = keep_word(checker, &place, from->cooperative, no_or_yes, &view->cooperative);
-    place.field = "launch.programmatic";
+        result = check_attribute(checker, "launch.cooperative", from->cooperative,
+                                 &view->cooperative, &launch->cooperative);
     if (result == JC_OK)
-        result = keep_word(checker, &place, from->programmatic, no_or_yes, &view->programmatic);
-    if (result)
-        return result;
-    launch->cooperative = strcmp(view->cooperative, "true") == 0;
-    launch->programmatic = strcmp(view->programmatic, "true") == 0;
-    return JC_OK;
+        result = check_attribute(checker, "launch.programmatic", from->programmatic,
+                                 &view->programmatic, &launch->programmatic);
+    return result;
 }
 
 // --- all of it -----------------------------------------------------------------------------------

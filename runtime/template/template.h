@@ -60,7 +60,8 @@ struct jc_launch_shape {
     const struct jc_expression *block[3];
     const struct jc_expression *cluster[3]; // all three or none
     const struct jc_expression *shared, *workspace;
-    bool cooperative, programmatic;
+    // NULL: no; otherwise 1, or a bool parameter.
+    const struct jc_expression *cooperative, *programmatic;
 };
 
 #define JC_MAX_ARGUMENTS 256

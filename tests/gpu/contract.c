@@ -625,6 +625,169 @@ static void a_programmatic_launch_waits_for_the_one_before(void **state)
     }
 }
 
+// Its launches are as its two parameters say, of whose lines these are the rest.
+static void make_chosen(struct session *session, const char *overlap, const char *together,
+                        const char *fallback, const struct jc_kernel_params *params)
+{
+    static const char format[] =
+        "/*jitcache\n"
+        "kernel: chosen\n"
+        "parameters:\n"
+        "  - {name: overlap, type: bool, %s}\n"
+        "  - {name: together, type: bool, %s}\n"
+        "arguments:\n"
+        "  - {name: out, type: i32*}\n"
+        "  - {name: n, type: i32, range: [1, 4]}\n"
+        "fallback: {%s}\n"
+        "launch: {grid: [n], block: [32], cooperative: together, programmatic: overlap}\n"
+        "*/\n"
+        "#include <jitcache.cuh>\n"
+        "extern \"C\" __global__ void chosen(int *out, int n)\n"
+        "{\n"
+        "    if (JC_PARAM(overlap)) {\n"
+        "        asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
+        "        asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
+        "    }\n"
+        SESSION_COUNT
+        "    out[1] = n;\n"
+        "    out[2] = (JC_PARAM(overlap) ? 1 : 0) + (JC_PARAM(together) ? 2 : 0);\n"
+        "}\n";
+    char text[2048];
+    snprintf(text, sizeof(text), format, overlap, together, fallback);
+    session_make(session, text, params);
+}
+
+#define OVERLAP 1
+#define TOGETHER 2
+
+// Launches with n: whoever resolves the call, and the driver, are told these attributes.
+static void launch_chosen(struct session *session, int n, int attributes)
+{
+    struct jc_launch launch;
+    struct sim_launch record;
+    void *args[] = {&session->out.data, &n};
+    session_expect(session,
+                   jc_kernel_resolve(session->kernel, session->stream, args, &launch,
+                                     &session->error),
+                   JC_OK, "");
+    assert_int_equal(launch.programmatic, (attributes & OVERLAP) != 0);
+    assert_int_equal(launch.cooperative, (attributes & TOGETHER) != 0);
+    session_launch(session, args);
+    if (!gpu.simulated)
+        return;
+    assert_true(gpu.last_launch(0, &record));
+    assert_int_equal(record.grid[0], n);
+    assert_int_equal(record.programmatic, launch.programmatic);
+    assert_int_equal(record.cooperative, launch.cooperative);
+}
+
+// And the code that ran is of the variant that they belong to.
+static void expect_chosen(struct session *session, int n, int attributes)
+{
+    launch_chosen(session, n, attributes);
+    session_expect_word(session, 1, n);
+    session_expect_word(session, 2, attributes);
+}
+
+static void a_launch_attribute_is_what_a_given_parameter_says(void **state)
+{
+    static const struct {
+        struct jc_setting settings[2];
+        size_t given;
+        int attributes;
+    } cases[] = {
+        {{{NULL, NULL}}, 0, TOGETHER}, // the defaults
+        {{{"overlap", "true"}, {"together", "false"}}, 2, OVERLAP},
+        {{{"together", "false"}}, 1, 0},
+        {{{"overlap", "true"}}, 1, OVERLAP | TOGETHER},
+    };
+    struct session *session = *state;
+    if (device_info(session).major < 9)
+        skip();
+    // Whether a driver takes both at once is its own affair.
+    size_t count = sizeof(cases) / sizeof(cases[0]) - (gpu.simulated ? 0 : 1);
+    for (size_t i = 0; i < count; i++) {
+        make_chosen(session, "default: false", "default: true", "",
+                    jc_kernel_params(.parameters = cases[i].settings,
+                                     .num_parameters = cases[i].given));
+        expect_chosen(session, 3, cases[i].attributes);
+        expect_chosen(session, 1, cases[i].attributes);
+        jc_kernel_destroy(&session->kernel);
+        jc_template_destroy(&session->tmpl);
+    }
+}
+
+#define WHEN_N_IS(number) \
+    "dispatch: [{when: n == " #number ", value: true}, {value: false}]"
+
+static void a_launch_attribute_follows_dispatch_from_call_to_call(void **state)
+{
+    static const int attributes[] = {0, OVERLAP, TOGETHER, 0};
+    struct session *session = *state;
+    if (device_info(session).major < 9)
+        skip();
+    make_chosen(session, WHEN_N_IS(2), WHEN_N_IS(3), "overlap: false, together: true", NULL);
+    for (int i = 0; i < 12; i++)
+        expect_chosen(session, 1 + i % 4, attributes[i % 4]);
+}
+
+// Overlap is for n == 2 alone. The fallbacks, what the generic variant is launched with, and a call
+// that wants it otherwise.
+static const struct {
+    const char *fallback;
+    int generic, n, wanted;
+} stand_ins[] = {{"overlap: false", 0, 2, OVERLAP}, {"overlap: true", OVERLAP, 3, 0}};
+
+#define NUM_STAND_INS (sizeof(stand_ins) / sizeof(stand_ins[0]))
+
+static void warm_up(struct session *session)
+{
+    session_expect(session, jc_kernel_warmup(session->kernel, NULL, &session->error), JC_OK, "");
+}
+
+static void what_stands_in_is_launched_as_its_own_parameters_say(void **state)
+{
+    struct session *session = *state;
+    if (device_info(session).major < 9)
+        skip();
+    for (size_t i = 0; i < NUM_STAND_INS; i++) {
+        // What is made in the background comes at a safe point, and there is none.
+        make_chosen(session, WHEN_N_IS(2), "default: false", stand_ins[i].fallback,
+                    jc_kernel_params(.policy = JC_POLICY_GENERIC));
+        for (int n = 1; n <= 4; n++)
+            expect_chosen(session, n, stand_ins[i].generic);
+        warm_up(session);
+        for (int n = 1; n <= 4; n++)
+            expect_chosen(session, n, n == 2 ? OVERLAP : 0);
+        jc_kernel_destroy(&session->kernel);
+        jc_template_destroy(&session->tmpl);
+    }
+}
+
+static void a_launch_attribute_is_captured_with_its_variant(void **state)
+{
+    struct session *session = *state;
+    if (device_info(session).major < 9)
+        skip();
+    for (size_t i = 0; i < NUM_STAND_INS; i++) {
+        make_chosen(session, WHEN_N_IS(2), "default: false", stand_ins[i].fallback, NULL);
+        for (int ready = 0; ready < 2; ready++) {
+            int attributes = ready ? stand_ins[i].wanted : stand_ins[i].generic;
+            session_begin_capture(session, JC_CU_CAPTURE_GLOBAL);
+            launch_chosen(session, stand_ins[i].n, attributes);
+            CUgraphExec graph = session_end_capture(session, 1);
+            session_runs(session);
+            session_replay(session, graph);
+            assert_int_equal(session_runs(session), 1);
+            session_expect_word(session, 2, attributes);
+            gpu_check(gpu.cuGraphExecDestroy(graph));
+            warm_up(session);
+        }
+        jc_kernel_destroy(&session->kernel);
+        jc_template_destroy(&session->tmpl);
+    }
+}
+
 static void a_launch_goes_into_the_stream_that_it_names(void **state)
 {
     struct session *session = *state;
@@ -1151,6 +1314,10 @@ int main(void)
         TEST(a_grid_that_clusters_do_not_divide_is_an_error),
         TEST(a_cooperative_launch_is_one),
         TEST(a_programmatic_launch_waits_for_the_one_before),
+        TEST(a_launch_attribute_is_what_a_given_parameter_says),
+        TEST(a_launch_attribute_follows_dispatch_from_call_to_call),
+        TEST(what_stands_in_is_launched_as_its_own_parameters_say),
+        TEST(a_launch_attribute_is_captured_with_its_variant),
         TEST(a_launch_goes_into_the_stream_that_it_names),
         TEST(without_a_current_context_a_launch_says_so),
         TEST(a_kernel_is_made_without_a_current_context),

@@ -17,6 +17,6 @@ arguments:
   - {name: m, type: i64, derive: "ceildiv(n, N) % 3 - min(n, 4)", facets: []}
   - {name: h, type: u8, typical: 16, do_not_specialize: true}
   - {name: s, type: "bytes[64]"}
-launch: {grid: [m, h], block: 128, cluster: [2], shared: N * 1024, programmatic: true}
+launch: {grid: [m, h], block: 128, cluster: [2], shared: N * 1024, programmatic: flag}
 */
 JC_FACT(n); JC_FACT(p);
