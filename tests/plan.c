@@ -362,6 +362,167 @@ static void variants_come_in_the_order_in_which_calls_reach_them(void **state)
     jc_template_destroy(&tmpl);
 }
 
+// --- which calls reach them ----------------------------------------------------------------------
+
+// "n=1..4, 6 m=1..16*": the star is for a tied argument, and "... 9 (7 in 5)" for what is not kept.
+static void describe_calls(const struct jc_plan_variant *variant, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < variant->num_first; i++) {
+        const struct jc_plan_values *values = variant->values[i];
+        used += (size_t) snprintf(text + used, size - used, "%s%s=", i ? " " : "",
+                                  values->argument);
+        for (size_t j = 0; j < values->num_runs && j < 4; j++) {
+            const struct jc_plan_run *run = &values->runs[j];
+            used += (size_t) snprintf(text + used, size - used, "%s%lld", j ? ", " : "",
+                                      (long long) run->first);
+            if (run->last != run->first)
+                used += (size_t) snprintf(text + used, size - used, "..%lld",
+                                          (long long) run->last);
+        }
+        if (values->total_runs == 0 || values->total_runs > 4)
+            used += (size_t) snprintf(text + used, size - used, " ... %lld (%llu in %llu)",
+                                      (long long) values->largest,
+                                      (unsigned long long) values->count,
+                                      (unsigned long long) values->total_runs);
+        used += (size_t) snprintf(text + used, size - used, "%s", values->tied ? "*" : "");
+    }
+}
+
+#define MAX_EXPECTED 6
+
+// `expected`: for each variant its calls; those of an unreached generic one are "".
+static void expect_calls(const char *text, const char *const *expected)
+{
+    struct jc_template *tmpl = make_template(text);
+    struct jc_plan *plan = make_plan(tmpl, NULL);
+    size_t count;
+    const struct jc_plan_variant *variants = jc_plan_variants(plan, &count);
+    for (size_t i = 0; i < count; i++) {
+        char calls[1024];
+        describe_calls(&variants[i], calls, sizeof(calls));
+        if (i == MAX_EXPECTED || !expected[i] || strcmp(calls, expected[i]) != 0)
+            fail_msg("%s\nvariant %zu is reached by \"%s\"", text, i, calls);
+        assert_true((variants[i].values == NULL) == (i >= jc_plan_num_reached(plan)));
+    }
+    assert_true(count == MAX_EXPECTED || !expected[count]);
+    jc_plan_destroy(&plan);
+    jc_template_destroy(&tmpl);
+}
+
+static void a_variant_has_the_values_that_reach_it(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *text, *calls[MAX_EXPECTED];
+    } cases[] = {
+        {PLAN_TEXT("", ""), {""}},
+        {PLAN_TEXT("arguments: [{name: n, type: i32, typical: 32}]", "JC_FACT(n)"), {"", ""}},
+        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [-17, 33]}]", "JC_FACT(n)"),
+         {"n=-17, -15..-1, 2..15, 17..31 ... 33 (46 in 5)", "n=-16, 0, 16, 32", "n=1"}},
+        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [2, 15]}]", "JC_FACT(n)"),
+         {"n=2..15"}},
+        // What is kept ends at 64 runs, and the count does not.
+        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [1, 5000], facets: [{div: 2}]}]",
+                   "JC_FACT(n)"),
+         {"n=1, 3, 5, 7 ... 4999 (2500 in 2500)", "n=2, 4, 6, 8 ... 5000 (2500 in 2500)"}},
+        // Runs go on from one block of the enumeration to the next.
+        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [1, 1048576], facets: [one]}]",
+                   "JC_FACT(n)"), {"n=1", "n=2..1048576"}},
+        {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 2, value: 8},\n"
+                   "  {when: n <= 64 || n > 3000 && n < 3500, value: 4}, {value: 1}]}]\n"
+                   "fallback: {T: 2}\n"
+                   "arguments: [{name: n, type: i32, range: [1, 4000]}]", ""),
+         {"n=1..2", "n=3..64, 3001..3499", "n=65..3000, 3500..4000", ""}},
+        // Two cases with one value are one variant.
+        {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 8, value: 1},\n"
+                   "  {when: n % 3 == 0, value: 2}, {value: 1}]}]\n"
+                   "fallback: {T: 1}\n"
+                   "arguments: [{name: n, type: i32, range: [7, 15]}]", ""),
+         {"n=7..8, 10..11, 13..14", "n=9, 12, 15"}},
+        // Through a derived argument.
+        {PLAN_TEXT("arguments:\n  - {name: n, type: i32, range: [1, 40], do_not_specialize: true}\n"
+                   "  - {name: s, type: i32, derive: \"align(n, 4)\"}", "JC_FACT(n) JC_FACT(s)"),
+         {"n=1..12, 17..28, 33..40", "n=13..16, 29..32"}},
+        // Given to a plan, a dispatched parameter follows from nothing.
+        {PLAN_TEXT("parameters: [{name: T, default: 8}]\n"
+                   "arguments: [{name: n, type: i32, range: [1, 9]}]", ""), {"n=1..9"}},
+        // The whole range of an argument that nothing follows from, however large.
+        {PLAN_TEXT("arguments: [{name: n, type: i64,\n"
+                   "  range: [-0x7fffffffffffffff, 0x7fffffffffffffff]}]", ""),
+         {"n=-9223372036854775807..9223372036854775807"}},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect_calls(cases[i].text, cases[i].calls);
+}
+
+static void arguments_are_tied_where_not_all_combinations_of_their_values_reach(void **state)
+{
+    (void) state;
+    static const struct {
+        const char *text, *calls[MAX_EXPECTED];
+    } cases[] = {
+        // Independent: any value of the one goes with any of the other.
+        {PLAN_TEXT("arguments: [{name: p, type: f32*, align: either},\n"
+                   "            {name: n, type: i32, range: [1, 9]}]", "JC_FACT(p) JC_FACT(n)"),
+         {"p=0 n=1", "p=0 n=2..9", "p=1 n=1", "p=1 n=2..9"}},
+        // Dependent, and yet all combinations are reached but of what is left over.
+        {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n <= 8 && m >= 4, value: 2},\n"
+                   "  {value: 1}]}]\n"
+                   "fallback: {T: 1}\n"
+                   "arguments: [{name: n, type: i32, range: [1, 20], do_not_specialize: true},\n"
+                   "  {name: k, type: i32, range: [1, 5]},\n"
+                   "  {name: m, type: i32, range: [1, 16]}]", ""),
+         {"n=1..20* k=1..5 m=1..16*", "n=1..8 k=1..5 m=4..16"}},
+        {PLAN_TEXT("arguments: [{name: n, type: i32, range: [1, 6], do_not_specialize: true},\n"
+                   "            {name: m, type: i32, range: [1, 6], do_not_specialize: true},\n"
+                   "            {name: s, type: i32, derive: n * m, facets: [{div: 5}]}]",
+                   "JC_FACT(s)"),
+         {"n=1..4, 6 m=1..4, 6", "n=1..6* m=1..6*"}},
+        // Values of the argument that runs slower, and of one that runs faster, with gaps.
+        {PLAN_TEXT("parameters: [{name: T, dispatch: [{when: n % 2 == 0 && m % 3 == 0, value: 2},\n"
+                   "  {value: 1}]}]\n"
+                   "fallback: {T: 3}\n"
+                   "arguments: [{name: n, type: i32, range: [-2, 4]},\n"
+                   "            {name: m, type: i32, range: [60, 70]}]", ""),
+         {"n=-2, 0, 2, 4 m=60, 63, 66, 69", "n=-2..4* m=60..70*", ""}},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect_calls(cases[i].text, cases[i].calls);
+}
+
+// 2^22 values times 128 states are too many to tell which is which.
+#define TOO_MANY(values) \
+    PLAN_TEXT("arguments: [{name: n, type: i32, range: [0, 4194303], do_not_specialize: true},\n" \
+              "  {name: m, type: i32, range: [0, 1], do_not_specialize: true},\n" \
+              "  {name: s, type: i32, derive: n / 65536 * 2 + " values ", facets: [value]}]", \
+              "JC_FACT(s)")
+
+static void expect_one_of_many(const char *text, size_t index, const char *expected)
+{
+    struct jc_template *tmpl = make_template(text);
+    struct jc_plan *plan = make_plan(tmpl, NULL);
+    char calls[256];
+    assert_int_equal(jc_plan_num_reached(plan), 128);
+    describe_calls(&jc_plan_variants(plan, NULL)[index], calls, sizeof(calls));
+    assert_string_equal(calls, expected);
+    jc_plan_destroy(&plan);
+    jc_template_destroy(&tmpl);
+}
+
+static void where_there_are_too_many_states_the_ends_are_known(void **state)
+{
+    (void) state;
+    // Between the ends there is everything, as the number of calls shows.
+    expect_one_of_many(TOO_MANY("m"), 3, "n=65536..131071 m=1");
+    // Every second value with one m, the rest with the other.
+    expect_one_of_many(TOO_MANY("(n + m) % 2"), 3,
+                       "n= ... 131071 (0 in 0)* m= ... 1 (0 in 0)*");
+    expect_one_of_many(TOO_MANY("(n + m) % 2"), 127,
+                       "n= ... 4194303 (0 in 0)* m= ... 1 (0 in 0)*");
+}
+
 // --- errors --------------------------------------------------------------------------------------
 
 static void wrong_settings_are_refused_with_what_there_is(void **state)
@@ -598,11 +759,24 @@ static void random_template(char *text)
             end += sprintf(end, "JC_FACT(%c) ", 'a' + i);
 }
 
-// One distinct specialization and the call that reached it first.
+// One distinct specialization and the calls that reached it.
 struct found {
     char *text;
     int64_t first[3];
+    uint64_t seen[3]; // a bit for each value that an argument had
+    size_t calls;
 };
+
+#define LOWEST_VALUE (-5)
+
+static void note_call(struct found *found, const int64_t *call)
+{
+    for (size_t i = 0; i < 3; i++) {
+        assert_in_range(call[i] - LOWEST_VALUE, 0, 63);
+        found->seen[i] |= UINT64_C(1) << (call[i] - LOWEST_VALUE);
+    }
+    found->calls++;
+}
 
 // What one call specializes to, computed with nothing but single evaluations.
 static char *specialize(const struct jc_template *tmpl, const char *const *given, int64_t *slots)
@@ -652,12 +826,50 @@ static size_t enumerate_simply(const struct jc_template *tmpl, const char *const
                     i++;
                 if (i < count) {
                     free(text);
-                    continue;
+                } else {
+                    assert_true(count < 200000);
+                    all[count++] = (struct found){.text = text, .first = {a, b, c}};
                 }
-                assert_true(count < 200000);
-                all[count++] = (struct found){text, {a, b, c}};
+                note_call(&all[i], (const int64_t[]){a, b, c});
             }
     return count;
+}
+
+// Whether the runs are those of the bits, no two of which touch.
+static bool same_runs(const struct jc_plan_values *values, uint64_t seen)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < values->num_runs; i++) {
+        const struct jc_plan_run *run = &values->runs[i];
+        for (int64_t value = run->first; value <= run->last; value++)
+            bits |= UINT64_C(1) << (value - LOWEST_VALUE);
+        if (i > 0 && run->first <= values->runs[i - 1].last + 1)
+            return false;
+    }
+    return bits == seen && values->total_runs == values->num_runs &&
+           values->count == (uint64_t) __builtin_popcountll(seen) &&
+           values->smallest == values->runs[0].first &&
+           values->largest == values->runs[values->num_runs - 1].last;
+}
+
+// No argument is tied exactly if all combinations of the values are calls; and none to nothing.
+static void compare_calls(const struct jc_template *tmpl, const struct jc_plan_variant *variant,
+                          const struct found *found, const char *text)
+{
+    size_t combinations = 1, num_tied = 0;
+    for (size_t i = 0; i < variant->num_first; i++) {
+        const struct jc_plan_values *values = variant->values[i];
+        size_t argument = 0;
+        while (strcmp(tmpl->arguments[argument].name, values->argument) != 0)
+            argument++;
+        if (!same_runs(values, found->seen[argument]))
+            fail_msg("%s\n%s of\n%s", text, values->argument, found->text);
+        combinations *= values->count;
+        num_tied += values->tied;
+    }
+    if ((num_tied > 0) != (combinations != found->calls) || num_tied == 1)
+        fail_msg("%s\n%zu tied, %zu combinations and %zu calls of\n%s", text, num_tied,
+                 combinations, found->calls, found->text);
 }
 
 static void compare_plan(const struct jc_template *tmpl, const struct jc_plan *plan,
@@ -679,6 +891,7 @@ static void compare_plan(const struct jc_template *tmpl, const struct jc_plan *p
             assert_int_equal(variants[i].first[j++].value, all[i].first[k]);
         }
         assert_int_equal(variants[i].num_first, j);
+        compare_calls(tmpl, &variants[i], &all[i], text);
     }
 }
 
@@ -801,6 +1014,9 @@ int main(void)
         cmocka_unit_test(values_of_parameters_multiply),
         cmocka_unit_test(generic_variants_alone_need_no_ranges),
         cmocka_unit_test(variants_come_in_the_order_in_which_calls_reach_them),
+        cmocka_unit_test(a_variant_has_the_values_that_reach_it),
+        cmocka_unit_test(arguments_are_tied_where_not_all_combinations_of_their_values_reach),
+        cmocka_unit_test(where_there_are_too_many_states_the_ends_are_known),
         cmocka_unit_test(wrong_settings_are_refused_with_what_there_is),
         cmocka_unit_test(an_argument_without_values_is_an_error_only_where_it_matters),
         cmocka_unit_test(an_expression_that_fails_is_named_with_the_value),

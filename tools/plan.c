@@ -1,7 +1,6 @@
 // `jitcache plan`: counts the variants of a template without compiling, and says what makes them.
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include <jitcache/jitcache.h>
 
+#include "calls.h"
 #include "columns.h"
 #include "keytext.h"
 #include "memory.h"
@@ -160,9 +160,10 @@ static json_t *json_of_variant(const struct jc_plan_variant *variant)
     for (size_t i = 0; i < variant->num_first; i++)
         json_object_set_new(first, variant->first[i].argument,
                             json_integer(variant->first[i].value));
-    return json_pack("{s:o, s:b, s:o, s:o, s:o}", "specialization",
+    return json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "specialization",
                      jc_json_text(variant->specialization), "generic", (int) variant->generic,
-                     "parameters", parameters, "facets", facets, "first", first);
+                     "parameters", parameters, "facets", facets, "first", first, "calls",
+                     jc_calls_json(variant));
 }
 
 static void print_json(const struct planned *planned)
@@ -287,79 +288,54 @@ static void print_shared(const struct planned *planned)
     }
 }
 
-static const struct jc_argument_description *find_argument(const struct jc_template *tmpl,
-                                                           const char *name)
+// A row of the table.
+static void add_variant(const struct planned *planned, const struct jc_calls *calls, size_t index,
+                        struct jc_columns *table)
 {
-    const struct jc_argument_description *argument = jc_template_description(tmpl)->arguments;
-    while (strcmp(argument->name, name) != 0)
-        argument++;
-    return argument;
-}
-
-// Of a pointer: "x aligned", "x unaligned", and between them "x aligned to 16".
-static void print_alignment(FILE *stream, const struct jc_argument_description *argument,
-                            int64_t value)
-{
-    size_t first = 0;
-    while (strncmp(argument->facets[first], "align", 5) != 0)
-        first++;
-    size_t holds = first + (size_t) value;
-    if (value == 0)
-        fprintf(stream, "%s aligned", argument->name);
-    else if (holds == argument->num_facets)
-        fprintf(stream, "%s unaligned", argument->name);
+    const struct jc_plan_variant *variant = &planned->variants[index];
+    const char *generic = variant->generic ? " (the generic one)" : "";
+    char *known = describe(planned, variant);
+    jc_columns_add(table, "%zu", index + 1);
+    jc_calls_add(calls, variant, table);
+    if (index < planned->num_reached)
+        jc_columns_add(table, "%s%s", *known ? known : "only what is common", generic);
     else
-        fprintf(stream, "%s aligned to %s", argument->name,
-                argument->facets[holds] + strcspn(argument->facets[holds], "0123456789"));
+        jc_columns_add(table, "%s%sno facets%s", known, *known ? ", " : "", generic);
+    free(known);
 }
 
-static char *first_call(const struct jc_template *tmpl, const struct jc_plan_variant *variant)
+static void print_rows(const struct planned *planned, const struct jc_calls *calls, size_t shown)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *stream = open_memstream(&text, &size);
-    if (!stream)
-        return jc_copy_text("", 0);
-    for (size_t i = 0; i < variant->num_first; i++) {
-        const struct jc_plan_value *first = &variant->first[i];
-        const struct jc_argument_description *argument = find_argument(tmpl, first->argument);
-        fputs(i ? ", " : "", stream);
-        if (strchr(argument->type, '*'))
-            print_alignment(stream, argument, first->value);
-        else
-            fprintf(stream, "%s=%" PRId64, first->argument, first->value);
-    }
-    fclose(stream);
-    return text ? text : jc_copy_text("", 0);
+    struct jc_columns table;
+    size_t num_columns = jc_calls_count_columns(calls);
+    const char **headings = jc_allocate(num_columns + 3, sizeof(*headings)); // ends with NULL
+    headings[0] = ">#";
+    jc_calls_head(calls, planned->variants, headings + 1);
+    headings[num_columns + 1] = "KNOWS";
+    jc_columns_init(&table, headings);
+    for (size_t i = 0; i < shown; i++)
+        add_variant(planned, calls, i, &table);
+    jc_columns_print(&table, 2);
+    jc_columns_finish(&table);
+    free(headings);
 }
 
 static void print_variants(const struct planned *planned, bool all)
 {
-    static const char *const headings[] = {">#", "FIRST AT", "KNOWS", NULL};
     size_t shown = planned->num_variants;
     if (!all && shown > VARIANTS_SHOWN)
         shown = VARIANTS_SHOWN;
-    struct jc_columns table;
-    jc_columns_init(&table, headings);
-    for (size_t i = 0; i < shown; i++) {
-        const struct jc_plan_variant *variant = &planned->variants[i];
-        bool reached = i < planned->num_reached;
-        char *known = describe(planned, variant);
-        char *first = first_call(jc_plan_template(planned->plan), variant);
-        jc_columns_add(&table, "%zu", i + 1);
-        jc_columns_add(&table, "%s", !reached ? "(generic)" : *first ? first : "every call");
-        if (reached)
-            jc_columns_add(&table, "%s%s", *known ? known : "only what is common",
-                         variant->generic ? " (the generic one)" : "");
-        else
-            jc_columns_add(&table, "%s%sno facets", known, *known ? ", " : "");
-        free(known);
-        free(first);
-    }
-    jc_columns_print(&table, 2);
-    jc_columns_finish(&table);
+    struct jc_calls calls;
+    jc_calls_init(&calls, planned->plan);
+    print_rows(planned, &calls, shown);
+    jc_calls_finish(&calls);
     if (shown < planned->num_variants)
         printf("  ... and %zu more; --all shows them\n", planned->num_variants - shown);
+    bool star = false;
+    for (size_t i = 0; i < shown; i++)
+        star |= jc_calls_have_star(&planned->variants[i]);
+    if (star)
+        printf("  * not every combination of these values: others reach another variant\n");
 }
 
 static void print_causes(const struct planned *planned)
@@ -526,8 +502,7 @@ const struct jc_command jc_command_plan = {
     .summary = "count the variants of a template without compiling",
     .usage = "[OPTION]... FILE",
     .purpose = "Counts the variants that a range of arguments can reach, without compiling, and\n"
-               "names the arguments and facets that make them and the first value that triggers\n"
-               "each.",
+               "says which calls reach each, and which arguments and facets make them.",
     .options = options_of_plan,
     .examples =
         "jitcache plan templates/fused_inv_rope_fp8_quant.cu --range num_tokens=1:8192\n"

@@ -2,8 +2,8 @@
 //
 // A specialization is what the runtime knows about a call before it compiles: the parameters and
 // the facets that hold. A plan enumerates, on a CPU and without compiling, every specialization
-// that a template's calls can have when its arguments run over given ranges, and says which value
-// reaches each one first. The enumeration is exact.
+// that a template's calls can have when its arguments run over given ranges, and says which values
+// of the arguments reach each one. The enumeration is exact.
 //
 // A plan also holds the generic variant: no facets, dispatched parameters at their fallback. It is
 // right for every call.
@@ -47,6 +47,31 @@ struct jc_plan_value {
     int64_t value;
 };
 
+// Consecutive values, both ends included.
+struct jc_plan_run {
+    int64_t first, last;
+};
+
+// How many runs are kept of the values of one argument; 2^20 values of which every sixteenth is
+// another variant's are 2^16 runs.
+#define JC_PLAN_MAX_RUNS 64
+
+// The values that one argument has in the calls that reach a variant: each of them in some call,
+// and no others.
+struct jc_plan_values {
+    const char *argument;
+    int64_t smallest, largest;
+    uint64_t count;      // how many values; 0: over 2^63 - 1, or not known
+    uint64_t total_runs; // how many runs they form; 0: not known
+    const struct jc_plan_run *runs; // ascending, at least one value apart
+    size_t num_runs;                // of them here: the first JC_PLAN_MAX_RUNS at most
+    // Not every combination of these values with those of the other tied arguments reaches the
+    // variant. Not tied: each value does, whatever the other arguments are. Only of tied arguments
+    // is anything not known, and only where a bit for each value of each, in each variant, would
+    // take more than 32 MiB.
+    bool tied;
+};
+
 struct jc_plan_variant {
     bool generic;
     // Canonical text: "parameter.NAME=VALUE" and "facet.NAME=FACET" lines, each ended by a newline.
@@ -56,6 +81,9 @@ struct jc_plan_variant {
     // call reaches.
     const struct jc_plan_value *first;
     size_t num_first;
+    // All the calls that reach it: of each argument of `first`, in the same order, its values. NULL
+    // for a generic variant that no call reaches.
+    const struct jc_plan_values *const *values;
 };
 
 // One thing that differs between variants.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cache/report.h"
+#include "reach.h"
 #include "runtime/template/place.h"
 
 // --- numbering codes -----------------------------------------------------------------------------
@@ -106,6 +107,8 @@ struct enumeration {
     uint8_t **chosen; // of a dispatched slot: the case that each point takes
     struct digit *digits;
     struct numbering numbering; // of whole codes: the states
+    struct jc_reach reach;      // unused where nobody asked
+    bool tells_reach;
     int64_t (*observed)[JC_BLOCK];
     uint64_t codes[JC_BLOCK];
     size_t count; // points in the block
@@ -204,6 +207,7 @@ static void finish(struct enumeration *enumeration)
         finish_numbering(&enumeration->digits[i].codes);
     }
     finish_numbering(&enumeration->numbering);
+    jc_reach_finish(&enumeration->reach);
     jc_arena_finish(&enumeration->arena);
 }
 
@@ -477,15 +481,19 @@ static enum jc_result observe(struct enumeration *enumeration)
         if (!add_digit(enumeration, &enumeration->digits[i], states))
             return jc_fail_memory(enumeration->error);
     }
+    uint32_t numbers[JC_BLOCK];
     for (size_t point = 0; point < enumeration->count; point++) {
-        uint32_t number;
         bool is_new;
-        if (!number_of(&enumeration->numbering, enumeration->codes[point], &number, &is_new))
+        if (!number_of(&enumeration->numbering, enumeration->codes[point], &numbers[point],
+                       &is_new))
             return jc_fail_memory(enumeration->error);
         enum jc_result result = is_new ? add_state(enumeration, point) : JC_OK;
         if (result)
             return result;
     }
+    if (enumeration->tells_reach &&
+        !jc_reach_add(&enumeration->reach, numbers, enumeration->count))
+        return jc_fail_memory(enumeration->error);
     return JC_OK;
 }
 
@@ -513,8 +521,25 @@ static enum jc_result count_points(const struct jc_bundle *bundle, int64_t *poin
     return JC_OK;
 }
 
+static enum jc_result begin_reach(struct enumeration *enumeration, struct jc_arena *arena)
+{
+    enumeration->tells_reach = arena != NULL;
+    if (arena && !jc_reach_init(&enumeration->reach, enumeration->bundle, arena))
+        return jc_fail_memory(enumeration->error);
+    return JC_OK;
+}
+
+static enum jc_result end_reach(struct enumeration *enumeration)
+{
+    if (!enumeration->tells_reach)
+        return JC_OK;
+    enumeration->states->values = jc_reach_values(&enumeration->reach);
+    return enumeration->states->values ? JC_OK : jc_fail_memory(enumeration->error);
+}
+
 enum jc_result jc_bundle_enumerate(const struct jc_bundle *bundle, const int64_t *numbers,
-                                   struct jc_states *states, struct jc_error *error)
+                                   struct jc_arena *arena, struct jc_states *states,
+                                   struct jc_error *error)
 {
     int64_t points;
     enum jc_result result = count_points(bundle, &points, error);
@@ -527,6 +552,8 @@ enum jc_result jc_bundle_enumerate(const struct jc_bundle *bundle, const int64_t
     enumeration->states = states;
     enumeration->error = error;
     result = prepare(enumeration, numbers);
+    if (result == JC_OK)
+        result = begin_reach(enumeration, arena);
     while (result == JC_OK && points > 0) {
         fill_points(enumeration, points < JC_BLOCK ? (size_t) points : JC_BLOCK);
         points -= (int64_t) enumeration->count;
@@ -538,6 +565,8 @@ enum jc_result jc_bundle_enumerate(const struct jc_bundle *bundle, const int64_t
         if (result == JC_OK)
             result = observe(enumeration);
     }
+    if (result == JC_OK)
+        result = end_reach(enumeration);
     finish(enumeration);
     free(enumeration);
     return result;

@@ -30,6 +30,9 @@ struct jc_bundle {
 struct jc_states {
     size_t count, capacity;
     int64_t *rows; // malloc
+    // Of each state a row: of each ranged argument the values with which it is reached. NULL where
+    // nobody asked.
+    const struct jc_plan_values *values;
 };
 
 static inline size_t jc_bundle_row(const struct jc_bundle *bundle)
@@ -37,11 +40,13 @@ static inline size_t jc_bundle_row(const struct jc_bundle *bundle)
     return bundle->num_ranged + bundle->num_observed;
 }
 
-// Enumerates. `numbers` are the values of the slots that are the same for all points.
+// Enumerates. `numbers` are the values of the slots that are the same for all points. The values
+// that reach each state are made in `arena`, unless that is NULL.
 // JC_ERROR_EXPRESSION, JC_ERROR_LIMIT, JC_ERROR_OUT_OF_MEMORY. `states` is to be released by
 // free(states->rows) either way.
 enum jc_result jc_bundle_enumerate(const struct jc_bundle *bundle, const int64_t *numbers,
-                                   struct jc_states *states, struct jc_error *error);
+                                   struct jc_arena *arena, struct jc_states *states,
+                                   struct jc_error *error);
 
 // Whether the argument's value facet is active, so that every value is a state of its own.
 bool jc_bundle_tells_values(const struct jc_bundle *bundle, unsigned argument);

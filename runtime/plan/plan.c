@@ -64,6 +64,7 @@ struct planner {
     bool *varies;       // of each slot: it follows from a parameter that was given several values
     unsigned *ranged;   // arguments with a range of several values
     size_t num_ranged;
+    struct jc_plan_values *whole; // of each of them: all values
     struct jc_bundle *bundles;
     struct jc_states *states; // of each bundle
     size_t num_bundles;
@@ -349,7 +350,7 @@ static enum jc_result try_unread(const struct planner *planner, bool is_first)
     for (size_t i = 0; result == JC_OK && i < planner->num_unread; i++) {
         struct jc_states states = {0};
         if (is_first || planner->unread[i].varies)
-            result = jc_bundle_enumerate(&planner->unread[i], planner->numbers, &states,
+            result = jc_bundle_enumerate(&planner->unread[i], planner->numbers, NULL, &states,
                                          planner->error);
         free(states.rows);
     }
@@ -436,15 +437,13 @@ static bool is_generic(const struct planner *planner,
     return true;
 }
 
-static enum jc_result complete(struct planner *planner, const struct jc_plan_value *first)
+static enum jc_result complete(struct planner *planner)
 {
     struct jc_plan *plan = planner->plan;
     struct jc_plan_variant *variant = &plan->variants[plan->num_variants - 1];
     const struct jc_specialization *specialization =
         &plan->specializations[plan->num_variants - 1];
     variant->generic = is_generic(planner, specialization);
-    variant->first = first;
-    variant->num_first = first ? planner->num_ranged : 0;
     variant->specialization = jc_specialization_text(specialization);
     return variant->specialization ? JC_OK : jc_fail_memory(planner->error);
 }
@@ -487,6 +486,35 @@ static void find_first(const struct planner *planner, struct combination *combin
     }
 }
 
+// The calls that reach a combination: bundles share no arguments, so each of them has the values of
+// its own state, whatever the others have. An argument of no bundle has all of its values.
+static enum jc_result tell_calls(const struct planner *planner,
+                                 const struct combination *combination,
+                                 struct jc_plan_variant *variant)
+{
+    struct jc_arena *arena = &planner->plan->arena;
+    size_t num_ranged = planner->num_ranged;
+    struct jc_plan_value *first = jc_arena_alloc(arena, num_ranged, sizeof(*first));
+    const struct jc_plan_values **values = jc_arena_alloc(arena, num_ranged, sizeof(*values));
+    if (!first || !values)
+        return jc_fail_memory(planner->error);
+    for (size_t i = 0; i < num_ranged; i++) {
+        first[i] = (struct jc_plan_value){planner->whole[i].argument, combination->first[i]};
+        values[i] = &planner->whole[i];
+    }
+    for (size_t g = 0; g < planner->num_bundles; g++) {
+        const struct jc_bundle *bundle = &planner->bundles[g];
+        const struct jc_plan_values *row =
+            planner->states[g].values + combination->picks[g] * bundle->num_ranged;
+        for (size_t i = 0; i < bundle->num_ranged; i++)
+            values[rank_of(planner, bundle->ranged[i])] = &row[i];
+    }
+    variant->first = first;
+    variant->num_first = num_ranged;
+    variant->values = values;
+    return JC_OK;
+}
+
 static enum jc_result count_combinations(const struct planner *planner, size_t *count)
 {
     *count = 1;
@@ -502,21 +530,20 @@ static enum jc_result count_combinations(const struct planner *planner, size_t *
 static enum jc_result add_combination(struct planner *planner, size_t index,
                                       const struct combination *combination)
 {
-    struct jc_plan_value *first = jc_arena_alloc(&planner->plan->arena, planner->num_ranged,
-                                                 sizeof(*first));
     struct jc_specialization *specialization = append(planner);
-    if (!first || !specialization)
+    if (!specialization)
         return jc_fail_memory(planner->error);
-    for (size_t i = 0; i < planner->num_ranged; i++)
-        first[i] = (struct jc_plan_value){planner->tmpl->arguments[planner->ranged[i]].name,
-                                          combination->first[i]};
     for (size_t g = 0; g < planner->num_bundles; g++)
         apply_state(&planner->bundles[g],
                     planner->states[g].rows +
                         combination->picks[g] * jc_bundle_row(&planner->bundles[g]),
                     specialization);
     planner->reaches_generic[index] |= is_generic(planner, specialization);
-    return complete(planner, first);
+    enum jc_result result = complete(planner);
+    if (result)
+        return result;
+    struct jc_plan *plan = planner->plan;
+    return tell_calls(planner, combination, &plan->variants[plan->num_variants - 1]);
 }
 
 // Every state of one bundle with every state of the others, in the order in which calls reach them.
@@ -601,8 +628,8 @@ static enum jc_result enumerate_bundles(struct planner *planner, bool is_first)
             continue;
         free(planner->states[g].rows);
         planner->states[g] = (struct jc_states){0};
-        result = jc_bundle_enumerate(&planner->bundles[g], planner->numbers, &planner->states[g],
-                                     planner->error);
+        result = jc_bundle_enumerate(&planner->bundles[g], planner->numbers, &planner->plan->arena,
+                                     &planner->states[g], planner->error);
     }
     return result;
 }
@@ -630,7 +657,7 @@ static enum jc_result add_generic(struct planner *planner)
     enum jc_result result = JC_OK;
     for (size_t i = 0; result == JC_OK && i < planner->num_combinations; i++) {
         if (!planner->reaches_generic[i])
-            result = append(planner) ? complete(planner, NULL) : jc_fail_memory(planner->error);
+            result = append(planner) ? complete(planner) : jc_fail_memory(planner->error);
         next_combination(planner);
     }
     plan->num_generic = plan->num_variants - plan->num_reached;
@@ -742,6 +769,46 @@ static enum jc_result find_causes(struct planner *planner)
 
 // --- plans ---------------------------------------------------------------------------------------
 
+// Of a ranged argument all the values that calls have.
+static enum jc_result add_whole(struct planner *planner, size_t rank)
+{
+    unsigned argument = planner->ranged[rank];
+    const struct jc_range *range = &planner->settings.ranges[argument];
+    struct jc_plan_run *run = jc_arena_alloc(&planner->plan->arena, 1, sizeof(*run));
+    if (!run)
+        return jc_fail_memory(planner->error);
+    *run = (struct jc_plan_run){range->min, range->max};
+    uint64_t count = (uint64_t) range->max - (uint64_t) range->min + 1;
+    planner->whole[rank] = (struct jc_plan_values){
+        .argument = planner->tmpl->arguments[argument].name,
+        .smallest = range->min,
+        .largest = range->max,
+        .count = count <= INT64_MAX ? count : 0,
+        .total_runs = 1,
+        .runs = run,
+        .num_runs = 1,
+    };
+    return JC_OK;
+}
+
+static enum jc_result find_ranged(struct planner *planner)
+{
+    const struct jc_template *tmpl = planner->tmpl;
+    enum jc_result result = JC_OK;
+    planner->ranged = jc_arena_alloc(planner->arena, tmpl->num_arguments, sizeof(unsigned));
+    planner->whole = jc_arena_alloc(&planner->plan->arena, tmpl->num_arguments,
+                                    sizeof(struct jc_plan_values));
+    if (!planner->ranged || !planner->whole)
+        return jc_fail_memory(planner->error);
+    for (unsigned i = 0; result == JC_OK && i < tmpl->num_arguments; i++) {
+        if (!is_ranged(planner, i))
+            continue;
+        planner->ranged[planner->num_ranged++] = i;
+        result = add_whole(planner, planner->num_ranged - 1);
+    }
+    return result;
+}
+
 static enum jc_result prepare(struct planner *planner, const struct jc_plan_params *params)
 {
     const struct jc_template *tmpl = planner->tmpl;
@@ -755,17 +822,13 @@ static enum jc_result prepare(struct planner *planner, const struct jc_plan_para
     planner->needed = jc_arena_alloc(arena, planner->num_slots, sizeof(bool));
     planner->varies = jc_arena_alloc(arena, planner->num_slots, sizeof(bool));
     planner->inputs = jc_arena_alloc(arena, planner->num_slots, sizeof(struct set));
-    planner->ranged = jc_arena_alloc(arena, tmpl->num_arguments, sizeof(unsigned));
     planner->choices = jc_arena_alloc(arena, tmpl->num_parameters, sizeof(size_t));
     planner->numbers = jc_arena_alloc(arena, planner->num_slots, sizeof(int64_t));
     if (!planner->observed || !planner->needed || !planner->varies || !planner->inputs ||
-        !planner->ranged || !planner->choices || !planner->numbers)
+        !planner->choices || !planner->numbers)
         return jc_fail_memory(planner->error);
-    for (unsigned i = 0; i < tmpl->num_arguments; i++)
-        if (is_ranged(planner, i))
-            planner->ranged[planner->num_ranged++] = i;
     find_inputs(planner);
-    return JC_OK;
+    return find_ranged(planner);
 }
 
 // What calls within the ranges reach.

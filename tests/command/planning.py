@@ -42,6 +42,36 @@ extern "C" __global__ void halve(float *x) { JC_FACT(x); x[threadIdx.x] /= 2; }
 """
 
 
+# Of two arguments: the last case gets what the others leave.
+DISPATCH = """/*jitcache
+kernel: reduce
+parameters:
+  - name: TOKENS
+    dispatch:
+      - {when: num_tokens == 1, value: 1}
+      - {when: num_tokens <= 64 && heads >= 32, value: 8}
+      - {value: 4}
+fallback: {TOKENS: 2}
+arguments:
+  - {name: num_tokens, type: i32, range: [1, 1048576]}
+  - {name: heads, type: i32}
+  - {name: width, type: i32, range: [1, 9]}
+*/
+extern "C" __global__ void reduce(int num_tokens, int heads, int width) {}
+"""
+
+
+def values_of(calls):
+    """The values that the runs of one argument hold."""
+    return [value for first, last in calls["runs"] for value in range(first, last + 1)]
+
+
+def rows_of(text):
+    """The cells of the table of variants."""
+    table = re.search(r"^ +#  .*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL).group()
+    return [re.split(r"  +", line.strip()) for line in table.splitlines()]
+
+
 class Planning(harness.Case):
     def test_the_seed_kernel_has_its_published_table(self):
         for scale_format in ["fp32", "ue8m0"]:
@@ -60,11 +90,13 @@ class Planning(harness.Case):
         self.assertIn("--range n=LO:HI", self.complaint("plan", path))
         plan = self.json("plan", path, "--generic")
         self.assertEqual((plan["variants"], plan["generic"], plan["causes"]), (0, 1, []))
-        self.assertEqual([(each["specialization"], each["generic"], each["first"])
-                          for each in plan["list"]], [("", True, {})])
+        self.assertEqual([(each["specialization"], each["generic"], each["first"], each["calls"])
+                          for each in plan["list"]], [("", True, {}, {})])
         text = self.run_command("plan", path, "--generic").out
         self.assertTrue(text.startswith("wide: 1 generic variant, and none for its calls\n"), text)
         self.assertNotIn("Common to all", text)
+        self.assertEqual(rows_of(text), [["#", "CALLS", "KNOWS"],
+                                         ["1", "no call", "no facets (the generic one)"]])
         text = self.run_command("plan", ROPE, "--generic", "--param",
                                 "scale_format=fp32,ue8m0").out
         self.assertIn(": 2 generic variants, and none for its calls\n", text)
@@ -79,7 +111,11 @@ class Planning(harness.Case):
         self.assertEqual(len(plan["list"]), plan["variants"] + plan["generic"])
         for each in plan["list"]:
             self.assertEqual(set(each),
-                             {"specialization", "generic", "parameters", "facets", "first"})
+                             {"specialization", "generic", "parameters", "facets", "first",
+                              "calls"})
+            for calls in each["calls"].values():
+                self.assertEqual(set(calls), {"smallest", "largest", "count", "total_runs", "runs",
+                                              "tied"})
         for each in plan["causes"]:
             self.assertEqual(set(each), {"name", "facet", "states", "source", "left_without"})
 
@@ -98,23 +134,96 @@ class Planning(harness.Case):
         text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_STRIDE).out
         self.assertRegex(text, r"do_not_specialize: true on scale_stride_k leaves 1\b")
 
-    def test_the_table_names_each_variant_and_the_call_that_reaches_it(self):
+    def test_the_table_names_each_variant_and_the_calls_that_reach_it(self):
         text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE).out
         self.assertTrue(text.startswith("fused_inv_rope_fp8_quant: 4 variants"), text)
-        rows = re.findall(r"^ +\d+ +num_tokens=(\d+) ", text, re.MULTILINE)
-        self.assertEqual(rows, ["1", "2", "13", "16"])
+        self.assertEqual([row[:2] for row in rows_of(text)], [
+            ["#", "num_tokens"],
+            ["1", "1"],
+            ["2", "2..12, 17..28, ... 8188 (6143 values)"],
+            ["3", "13..15, 29..31, ... 8191 (1536 values)"],
+            ["4", "16, 32, ... 8192 (512 values)"],
+            ["5", "no call"],
+        ])
         self.assertRegex(text, r"(?m)^ +scale_stride_k .* num_tokens$")
+
+    def test_each_token_count_of_the_seed_kernel_has_one_variant(self):
+        plan = self.json("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE)
+        calls = [each["calls"]["num_tokens"] for each in plan["list"][:plan["variants"]]]
+        self.assertEqual(sum(each["count"] for each in calls), 8192)
+        self.assertEqual([each["total_runs"] for each in calls], [1, 512, 512, 512])
+        self.assertEqual([len(each["runs"]) for each in calls], [1, 64, 64, 64])
+        self.assertEqual([each["largest"] for each in calls], [1, 8188, 8191, 8192])
+        # Of the first 64 runs of each: all token counts up to there, and none twice.
+        values = sorted(value for each in calls for value in values_of(each))
+        self.assertEqual(values, list(range(1, 1025)))
+
+    def test_every_call_of_one_variant_is_told_by_the_range(self):
+        rows = rows_of(self.run_command("plan", ROPE).out)
+        self.assertEqual(rows[1][:2], ["1", "1..1048576"])
+
+    def test_arguments_of_which_any_value_will_do_have_no_column(self):
+        path = self.write("reduce.cu", DISPATCH)
+        rows = rows_of(self.run_command("plan", path, "--range", "heads=64").out)
+        self.assertEqual(rows, [
+            ["#", "num_tokens", "KNOWS"],
+            ["1", "1", "TOKENS=1"],
+            ["2", "2..64", "TOKENS=8"],
+            ["3", "65..1048576", "TOKENS=4"],
+            ["4", "no call", "TOKENS=2, no facets (the generic one)"],
+        ])
+        rows = rows_of(self.run_command("plan", path, "--range", "heads=64", "--param",
+                                        "TOKENS=4").out)
+        self.assertEqual(rows[:2], [["#", "CALLS", "KNOWS"], ["1", "every call",
+                                    "only what is common (the generic one)"]])
+
+    def test_a_variant_that_gets_what_others_leave_has_a_star(self):
+        path = self.write("reduce.cu", DISPATCH)
+        narrow = ["--range", "heads=30:36", "--range", "num_tokens=1:100"]
+        text = self.run_command("plan", path, *narrow).out
+        self.assertEqual(rows_of(text), [
+            ["#", "num_tokens", "heads", "KNOWS"],
+            ["1", "1", "30..36", "TOKENS=1"],
+            ["2", "2..100 *", "30..36 *", "TOKENS=4"],
+            ["3", "2..64", "32..36", "TOKENS=8"],
+            ["4", "no call", "-", "TOKENS=2, no facets (the generic one)"],
+            ["* not every combination of these values: others reach another variant"],
+        ])
+        listed = self.json("plan", path, *narrow)["list"]
+        self.assertEqual([[calls["tied"] for calls in each["calls"].values()] for each in listed],
+                         [[False] * 3, [True, True, False], [False] * 3, []])
+        self.assertEqual(listed[1]["calls"]["num_tokens"],
+                         {"smallest": 2, "largest": 100, "count": 99, "total_runs": 1,
+                          "runs": [[2, 100]], "tied": True})
+        alone = self.run_command("plan", path, "--range", "heads=64").out
+        self.assertNotIn("*", alone)
+
+    def test_what_is_not_known_of_tied_arguments_is_not_told(self):
+        # 2^22 values of n times 128 variants are too many to tell which is which.
+        path = self.write("halves.cu", WIDE.replace(
+            "arguments:", "arguments:\n"
+            "  - {name: m, type: i32, range: [0, 4194303], do_not_specialize: true}\n"
+            "  - {name: k, type: i32, range: [0, 1], do_not_specialize: true}").replace(
+            "type: i32, facets", "type: i32, derive: m / 65536 * 2 + (m + k) % 2, facets"))
+        rows = rows_of(self.run_command("plan", path).out)
+        self.assertEqual(rows[1][:3], ["1", "within 0..65535 *", "within 0..1 *"])
+        calls = self.json("plan", path)["list"][1]["calls"]["m"]
+        self.assertEqual(calls, {"smallest": 0, "largest": 65535, "count": None,
+                                 "total_runs": None, "runs": [], "tied": True})
 
     def test_a_pointer_that_comes_either_way_is_planned_both_ways(self):
         either = self.write("halve.cu", HALVE)
         text = self.run_command("plan", either).out
-        self.assertRegex(text, r"(?m)^ +1 +x aligned +x: align:16$")
-        self.assertRegex(text, r"(?m)^ +2 +x unaligned +only what is common \(the generic one\)$")
+        self.assertEqual(rows_of(text), [
+            ["#", "x", "KNOWS"],
+            ["1", "aligned", "x: align:16"],
+            ["2", "unaligned", "only what is common (the generic one)"],
+        ])
         self.assertRegex(text, r"do_not_specialize: true on x leaves 1\b")
         two = self.write("halve.cu", HALVE.replace(
             "either", "either, facets: [{align: 32}, {align: 4}]"))
         text = self.run_command("plan", two).out
-        self.assertRegex(text, r"(?m)^ +2 +x aligned to 4 +x: align:4$")
+        self.assertEqual(rows_of(text)[2], ["2", "aligned to 4", "x: align:4"])
         firsts = [each["first"] for each in self.json("plan", two)["list"]]
         self.assertEqual(firsts, [{"x": 0}, {"x": 1}, {"x": 2}])
 
@@ -130,13 +239,15 @@ class Planning(harness.Case):
         self.assertIn("wide: 100 variants", text)
         self.assertIn("more; --all shows them", text)
         whole = self.run_command("plan", wide, "--range", "n=1:100", "--all").out
-        self.assertEqual(len(re.findall(r" n=\d+ ", whole)), 100)
+        self.assertEqual([row[1] for row in rows_of(whole)[1:]],
+                         [str(n) for n in range(1, 101)] + ["no call"])
         self.assertEqual(self.json("plan", wide, "--range", "n=1:100")["variants"], 100)
 
     def test_the_reached_variant_that_is_the_generic_one_is_marked(self):
         wide = self.write("wide.cu", WIDE.replace("facets: [value]", "range: [1, 20]"))
         text = self.run_command("plan", wide).out
-        self.assertRegex(text, r"(?m)^ +2 +n=2 +only what is common \(the generic one\)$")
+        self.assertEqual(rows_of(text)[2],
+                         ["2", "2..15, 17..20", "only what is common (the generic one)"])
         self.assertEqual(text.count("(the generic one)"), 1)
 
     def test_facets_that_nothing_reads_are_told(self):
