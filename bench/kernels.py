@@ -398,8 +398,8 @@ def compare(x, got, got_exponent, doubt, rare):
 
 
 def exponents(scales, scale_format):
-    """Exponents of scales [..., rows], each row 4 f32 numbers or one word of 4 bytes: [..., 4 *
-    rows]; what is no power of two gives one that is never right."""
+    """Exponents of scales [tokens, rows]: one for each f32 number, four for each packed word. What
+    is no power of two gives one that is never right."""
     if scale_format == "ue8m0":
         return scales.contiguous().view(torch.uint8).int() - 127
     fraction, exponent = torch.frexp(scales.double())
@@ -594,7 +594,8 @@ class Candidate:
               f"{'failed' if self.failed else 'is left out'}: {self.why}", file=sys.stderr)
 
     def report(self):
-        told = {"us": [round(us, 4) for us in self.us] or None, "bytes": self.bytes}
+        told = {"us": [round(us, 4) for us in self.us] or None, "bytes": self.bytes,
+                "left_out": bool(self.why) and not self.failed}
         if self.why:
             told["why"] = self.why[:1000]
         if self.variant:
