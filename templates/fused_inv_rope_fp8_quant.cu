@@ -72,9 +72,9 @@ constexpr int HEADS_PER_GROUP = JC_PARAM(heads_per_group);
 constexpr int HEADS = JC_PARAM(heads_per_warp);
 constexpr int BLOCK_HEADS = WARPS / TOKENS * HEADS;
 
-// With one head in a warp all warps of a multiprocessor are needed to have enough bytes under way,
-// with several half of them.
-constexpr int BLOCKS = (HEADS == 1 ? 2048 : 1024) / THREADS;
+// How many blocks are to fit on a multiprocessor: of many tokens all the warps that it can hold
+// have to have their loads under way, of heads in fours half of them.
+constexpr int BLOCKS = TOKENS == 1 ? 1 : (HEADS == 1 ? 2048 : 1024) / THREADS;
 
 struct Angles {
     float cosine[PAIRS], sine[PAIRS];
@@ -125,10 +125,10 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
     JC_FACT(scale_stride_k);
 
     bool heads_first = HEADS > 1;
-    i64 tile = heads_first ? static_cast<i64>(blockIdx.z) * gridDim.y + blockIdx.y : blockIdx.x;
+    int tile = heads_first ? blockIdx.z * gridDim.y + blockIdx.y : blockIdx.x;
     int block_head = (heads_first ? blockIdx.x : blockIdx.y) * BLOCK_HEADS;
     int head = block_head + threadIdx.y / TOKENS * HEADS;
-    i64 token = tile * TOKENS + threadIdx.y % TOKENS;
+    int token = tile * TOKENS + threadIdx.y % TOKENS;
     int lane = threadIdx.x;
     u32 exponents[HEADS] = {};
 
@@ -169,7 +169,7 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
             exponents[i] = share_exponents(first_exponent, second_exponent);
             int group = (head + i) / HEADS_PER_GROUP, head_in_group = (head + i) % HEADS_PER_GROUP;
             unsigned char *to = fp8_out + group * fp8_stride_group +
-                                (token * HEADS_PER_GROUP + head_in_group) * STRETCH + lane * CHUNK;
+                                (static_cast<i64>(token) * HEADS_PER_GROUP + head_in_group) * STRETCH + lane * CHUNK;
             store_chunk(to, first, first_exponent, is_aligned(fp8_out, 8));
             store_chunk(to + HALF, second, second_exponent, is_aligned(fp8_out, 8));
         }
