@@ -156,6 +156,7 @@ static __device__ void store_scales(void *scales, int first_stretch, i64 first_t
 {
     constexpr int STORES = JC_PARAM(scale_format) == JC_VALUE(scale_format, fp32) ? GROUPS : 1;
     constexpr int BLOCK_STRETCHES = WARPS / TOKENS * STRETCHES;
+    static_assert(BLOCK_STRETCHES * STORES * TOKENS <= THREADS, "a thread stores one scale");
     int lane = threadIdx.x, own = threadIdx.y / TOKENS * STRETCHES;
     if (TOKENS == 1) {
         for (int i = 0; i < STRETCHES; i++)
@@ -169,13 +170,13 @@ static __device__ void store_scales(void *scales, int first_stretch, i64 first_t
         for (int i = 0; i < STRETCHES; i++)
             shared[own + i][threadIdx.y % TOKENS] = exponents[i];
     __syncthreads();
-    for (int i = threadIdx.y * 32 + lane; i < BLOCK_STRETCHES * STORES * TOKENS; i += THREADS) {
-        int stretch = i / TOKENS / STORES, group = i / TOKENS % STORES;
-        i64 token = first_token + i % TOKENS;
-        if ((first_stretch + stretch) * GROUPS + group < groups && token < scale_stride_k)
-            store_scale(scales, first_stretch + stretch, group, token, scale_stride_k,
-                        shared[stretch][i % TOKENS]);
-    }
+    int thread = threadIdx.y * 32 + lane;
+    int stretch = thread / TOKENS / STORES, group = thread / TOKENS % STORES;
+    i64 token = first_token + thread % TOKENS;
+    if (stretch < BLOCK_STRETCHES && (first_stretch + stretch) * GROUPS + group < groups &&
+        token < scale_stride_k)
+        store_scale(scales, first_stretch + stretch, group, token, scale_stride_k,
+                    shared[stretch][thread % TOKENS]);
 }
 
 #endif

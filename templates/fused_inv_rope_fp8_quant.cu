@@ -7,7 +7,7 @@ parameters:
   - name: tokens_per_block
     values: [1, 4, 8]
     dispatch:
-      - {when: num_tokens * heads <= 4096, value: 1}
+      - {when: num_tokens * heads <= 16384, value: 1}
       - {when: num_tokens * heads <= 131072, value: 4}
       - {value: 8}
   - name: heads_per_warp
@@ -72,9 +72,9 @@ constexpr int HEADS_PER_GROUP = JC_PARAM(heads_per_group);
 constexpr int HEADS = JC_PARAM(heads_per_warp);
 constexpr int BLOCK_HEADS = WARPS / TOKENS * HEADS;
 
-// How many blocks are to fit on a multiprocessor: of many tokens all the warps that it can hold
-// have to have their loads under way, of heads in fours half of them.
-constexpr int BLOCKS = TOKENS == 1 ? 1 : (HEADS == 1 ? 2048 : 1024) / THREADS;
+// How many blocks are to fit on a multiprocessor: all the warps that it can hold, and fewer where
+// each has the loads of several heads under way and needs the registers.
+constexpr int BLOCKS = (HEADS == 1 ? 2048 : 768) / THREADS;
 
 struct Angles {
     float cosine[PAIRS], sine[PAIRS];
