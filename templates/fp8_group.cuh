@@ -1,10 +1,9 @@
 // Quantizing stretches of 512 bfloat16 values: FP8 in groups of 128, each with a power of two as
-// its scale. Shared by the templates beside it, which say how many tokens a block takes
-// (tokens_per_block); docs/kernels.md tells what each choice here has come from.
+// its scale. Shared by the templates beside it; docs/kernels.md tells how it came to be as it is.
 //
-// A warp takes one token, and of it one stretch or several. A lane holds two chunks of eight
-// values, 256 apart, so that a warp reads and writes whole lines; each half of the warp holds one
-// group of the first chunks and one of the second.
+// A block takes four tokens, one for each of its warps, and of all of them the same stretches. A
+// lane holds two chunks of eight values, 256 apart, so that a warp reads and writes whole lines;
+// each half of the warp holds one group of the first chunks and one of the second.
 
 #ifndef FP8_GROUP_CUH
 #define FP8_GROUP_CUH
@@ -12,17 +11,14 @@
 using i64 = long long;
 using u32 = unsigned int;
 
-constexpr int CHUNK = 8;             // 16 bytes of bf16, 8 of e4m3
-constexpr int HALF = 32 * CHUNK;     // what a warp's first chunks cover
-constexpr int STRETCH = 2 * HALF;    // 512
+constexpr int CHUNK = 8;         // 16 bytes of bf16, 8 of e4m3
+constexpr int HALF = 32 * CHUNK; // what a warp's first chunks cover
+constexpr int STRETCH = 2 * HALF;
 constexpr int GROUP = 128;
 constexpr int GROUPS = STRETCH / GROUP;
+constexpr int TOKENS = 4; // of a block; scales are padded to a multiple of it
+constexpr int THREADS = 32 * TOKENS;
 constexpr u32 ALL_LANES = 0xffffffffu;
-
-// A block's warps: one for each of its tokens, but four at least, then of several stretches.
-constexpr int TOKENS = JC_PARAM(tokens_per_block);
-constexpr int WARPS = TOKENS < 4 ? 4 : TOKENS;
-constexpr int THREADS = 32 * WARPS;
 
 struct alignas(16) Word4 {
     u32 word[4];
@@ -48,7 +44,7 @@ static __device__ bool is_aligned(const void *pointer, int bytes)
     return (reinterpret_cast<unsigned long long>(pointer) & (bytes - 1)) == 0;
 }
 
-// --- values ----------------------------------------------------------------------------------------
+// --- values --------------------------------------------------------------------------------------
 
 // 16 bytes, and `volatile` so that loads are issued in the order in which they are written: all of
 // the values first, then what is fetched by an index.
@@ -107,7 +103,7 @@ static __device__ void store_chunk(unsigned char *to, const float (&x)[CHUNK], u
     }
 }
 
-// --- scales ----------------------------------------------------------------------------------------
+// --- scales --------------------------------------------------------------------------------------
 
 // The biased exponent of the smallest power of two s with 448 * s >= the largest magnitude, which
 // counts as 1e-10 at least. 448, the largest e4m3 number, is 1.75 * 2^8: a fraction above 0.75
@@ -146,34 +142,25 @@ static __device__ void store_scale(void *scales, i64 stretch, int group, i64 tok
 #endif
 }
 
-// Stores a block's scales. Those of a stretch lie with the token index contiguous: they come
-// together in shared memory, so that threads side by side store tokens side by side. `exponents`
-// are of the warp's own stretches and 0 where there is no token; `groups` is how many groups a
-// token has. All threads of the block take part.
+// Stores the scales of a block's four tokens. Those of a stretch lie with the token index
+// contiguous: they come together in shared memory, so that threads side by side store tokens side
+// by side. `exponents` are those of the warp's token, 0 where there is none; `groups` is how many
+// groups a token has. A block past the last token stores nothing. The whole block takes part.
 template <int STRETCHES>
-static __device__ void store_scales(void *scales, int first_stretch, i64 first_token, int groups,
+static __device__ void store_scales(void *scales, int first_stretch, int first_token, int groups,
                                     i64 scale_stride_k, const u32 (&exponents)[STRETCHES])
 {
-    constexpr int STORES = JC_PARAM(scale_format) == JC_VALUE(scale_format, fp32) ? GROUPS : 1;
-    constexpr int BLOCK_STRETCHES = WARPS / TOKENS * STRETCHES;
-    static_assert(BLOCK_STRETCHES * STORES * TOKENS <= THREADS, "a thread stores one scale");
-    int lane = threadIdx.x, own = threadIdx.y / TOKENS * STRETCHES;
-    if (TOKENS == 1) {
+    __shared__ u32 shared[STRETCHES][TOKENS];
+    if (threadIdx.x == 0)
         for (int i = 0; i < STRETCHES; i++)
-            if (lane < STORES && (first_stretch + own + i) * GROUPS + lane < groups)
-                store_scale(scales, first_stretch + own + i, lane, first_token, scale_stride_k,
-                            exponents[i]);
-        return;
-    }
-    __shared__ u32 shared[BLOCK_STRETCHES][TOKENS];
-    if (lane == 0)
-        for (int i = 0; i < STRETCHES; i++)
-            shared[own + i][threadIdx.y % TOKENS] = exponents[i];
+            shared[i][threadIdx.y] = exponents[i];
     __syncthreads();
-    int thread = threadIdx.y * 32 + lane;
-    int stretch = thread / TOKENS / STORES, group = thread / TOKENS % STORES;
-    i64 token = first_token + thread % TOKENS;
-    if (stretch < BLOCK_STRETCHES && (first_stretch + stretch) * GROUPS + group < groups &&
+
+    constexpr int STORES = JC_PARAM(scale_format) == JC_VALUE(scale_format, fp32) ? GROUPS : 1;
+    static_assert(STRETCHES * STORES * TOKENS <= THREADS, "a thread stores one scale");
+    int thread = threadIdx.y * 32 + threadIdx.x, token = first_token + thread % TOKENS;
+    int group = thread / TOKENS % STORES, stretch = thread / TOKENS / STORES;
+    if (stretch < STRETCHES && (first_stretch + stretch) * GROUPS + group < groups &&
         token < scale_stride_k)
         store_scale(scales, first_stretch + stretch, group, token, scale_stride_k,
                     shared[stretch][thread % TOKENS]);

@@ -4,18 +4,12 @@ parameters:
   - {name: heads_per_group, type: int, default: 8}
   - {name: scale_format, type: enum, values: [fp32, ue8m0], default: fp32}
   - {name: programmatic, type: bool, default: false}
-  - name: tokens_per_block
-    values: [1, 4, 8]
-    dispatch:
-      - {when: num_tokens * heads <= 16384, value: 1}
-      - {when: num_tokens * heads <= 131072, value: 4}
-      - {value: 8}
   - name: heads_per_warp
     values: [1, 4]
     dispatch:
       - {when: num_tokens * heads <= 131072, value: 1}
       - {value: 4}
-fallback: {tokens_per_block: 4, heads_per_warp: 1}
+fallback: {heads_per_warp: 1}
 arguments:
   - {name: o, type: const bf16*}
   - {name: positions, type: const i64*}
@@ -28,15 +22,13 @@ arguments:
   - {name: o_stride_head, type: i64, typical: 512}
   - {name: fp8_stride_group, type: i64, derive: num_tokens * heads_per_group * 512}
   - {name: scale_stride_k, type: i64, derive: "align(num_tokens, 4)", do_not_specialize: true}
-# Blocks side by side take tokens side by side; of many tokens, heads side by side.
+# Blocks side by side take tokens side by side; those of four heads a warp, heads side by side.
 launch:
   grid:
-    - (heads_per_warp == 1) * ceildiv(scale_stride_k, tokens_per_block)
-      + (heads_per_warp > 1) * ceildiv(heads, heads_per_warp)
-    - (heads_per_warp == 1) * ceildiv(heads, max(4 / tokens_per_block, 1))
-      + (heads_per_warp > 1) * min(ceildiv(scale_stride_k, tokens_per_block), 65535)
-    - max((heads_per_warp > 1) * ceildiv(ceildiv(scale_stride_k, tokens_per_block), 65535), 1)
-  block: [32, "max(tokens_per_block, 4)", 1]
+    - (heads_per_warp == 1) * (scale_stride_k / 4) + (heads_per_warp > 1) * ceildiv(heads, 4)
+    - (heads_per_warp == 1) * heads + (heads_per_warp > 1) * min(scale_stride_k / 4, 65535)
+    - (heads_per_warp == 1) + (heads_per_warp > 1) * ceildiv(scale_stride_k / 4, 65535)
+  block: [32, 4, 1]
   programmatic: programmatic
 */
 
@@ -70,7 +62,6 @@ constexpr int FIRST_ROPE_LANE = (STRETCH - ROPE_DIM - HALF) / CHUNK; // of the s
 
 constexpr int HEADS_PER_GROUP = JC_PARAM(heads_per_group);
 constexpr int HEADS = JC_PARAM(heads_per_warp);
-constexpr int BLOCK_HEADS = WARPS / TOKENS * HEADS;
 
 // How many blocks are to fit on a multiprocessor: all the warps that it can hold, and fewer where
 // each has the loads of several heads under way and needs the registers.
@@ -126,9 +117,8 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
 
     bool heads_first = HEADS > 1;
     int tile = heads_first ? blockIdx.z * gridDim.y + blockIdx.y : blockIdx.x;
-    int block_head = (heads_first ? blockIdx.x : blockIdx.y) * BLOCK_HEADS;
-    int head = block_head + threadIdx.y / TOKENS * HEADS;
-    int token = tile * TOKENS + threadIdx.y % TOKENS;
+    int head = (heads_first ? blockIdx.x : blockIdx.y) * HEADS;
+    int token = tile * TOKENS + threadIdx.y;
     int lane = threadIdx.x;
     u32 exponents[HEADS] = {};
 
@@ -156,6 +146,8 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
             load_angles(angles.sine, row + ROPE_DIM / 2, aligned);
         }
 
+        unsigned char *to_token =
+            fp8_out + static_cast<i64>(token) * HEADS_PER_GROUP * STRETCH + lane * CHUNK;
 #pragma unroll
         for (int i = 0; i < HEADS; i++) {
             if (head + i >= heads)
@@ -167,12 +159,11 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
                 rotate_back(second, angles);
             u32 first_exponent = scale_exponent(first), second_exponent = scale_exponent(second);
             exponents[i] = share_exponents(first_exponent, second_exponent);
-            int group = (head + i) / HEADS_PER_GROUP, head_in_group = (head + i) % HEADS_PER_GROUP;
-            unsigned char *to = fp8_out + group * fp8_stride_group +
-                                (static_cast<i64>(token) * HEADS_PER_GROUP + head_in_group) * STRETCH + lane * CHUNK;
+            unsigned char *to = to_token + (head + i) / HEADS_PER_GROUP * fp8_stride_group +
+                                (head + i) % HEADS_PER_GROUP * STRETCH;
             store_chunk(to, first, first_exponent, is_aligned(fp8_out, 8));
             store_chunk(to + HALF, second, second_exponent, is_aligned(fp8_out, 8));
         }
     }
-    store_scales(scale_out, block_head, tile * TOKENS, heads * GROUPS, scale_stride_k, exponents);
+    store_scales(scale_out, head, tile * TOKENS, heads * GROUPS, scale_stride_k, exponents);
 }

@@ -3,12 +3,6 @@ kernel: silu_mul_fp8_quant
 parameters:
   - {name: scale_format, type: enum, values: [fp32, ue8m0], default: fp32}
   - {name: programmatic, type: bool, default: false}
-  - name: tokens_per_block
-    values: [1, 4]
-    dispatch:
-      - {when: "num_tokens * ceildiv(hidden, 512) <= 4096", value: 1}
-      - {value: 4}
-fallback: {tokens_per_block: 4}
 arguments:
   - {name: input, type: const bf16*}
   - {name: fp8_out, type: e4m3*}
@@ -17,13 +11,12 @@ arguments:
   - {name: hidden, type: i32, typical: 2048}
   - {name: input_stride, type: i64, typical: 4096}
   - {name: scale_stride_k, type: i64, derive: "align(num_tokens, 4)", do_not_specialize: true}
-# A block has four warps, each for 512 columns of a token. Blocks side by side take columns side by
-# side.
+# Blocks side by side take columns side by side, 512 each.
 launch:
   grid:
-    - ceildiv(hidden, 512 * (4 / tokens_per_block))
-    - min(ceildiv(scale_stride_k, tokens_per_block), 65535)
-    - ceildiv(ceildiv(scale_stride_k, tokens_per_block), 65535)
+    - ceildiv(hidden, 512)
+    - min(scale_stride_k / 4, 65535)
+    - ceildiv(scale_stride_k / 4, 65535)
   block: [32, 4, 1]
   programmatic: programmatic
 */
@@ -49,8 +42,6 @@ launch:
 
 #include "fp8_group.cuh"
 
-constexpr int BLOCK_STRETCHES = WARPS / TOKENS;
-
 // Eight gates turned into eight products.
 static __device__ void multiply(float (&x)[CHUNK], const Word4 &gates, const Word4 &ups)
 {
@@ -72,10 +63,9 @@ silu_mul_fp8_quant(const unsigned short *input, unsigned char *fp8_out, void *sc
     JC_FACT(input_stride);
     JC_FACT(scale_stride_k);
 
-    i64 tile = static_cast<i64>(blockIdx.z) * gridDim.y + blockIdx.y;
-    int block_stretch = blockIdx.x * BLOCK_STRETCHES;
-    i64 token = tile * TOKENS + threadIdx.y % TOKENS;
-    int column = (block_stretch + threadIdx.y / TOKENS) * STRETCH + threadIdx.x * CHUNK;
+    int tile = blockIdx.z * gridDim.y + blockIdx.y, stretch = blockIdx.x;
+    int token = tile * TOKENS + threadIdx.y;
+    int column = stretch * STRETCH + threadIdx.x * CHUNK;
     bool inside[2] = {column < hidden, column + HALF < hidden};
     u32 exponents[1] = {};
 
@@ -100,11 +90,10 @@ silu_mul_fp8_quant(const unsigned short *input, unsigned char *fp8_out, void *sc
             }
         }
         exponents[0] = share_exponents(exponent[0], exponent[1]);
-        unsigned char *to = fp8_out + token * hidden + column;
+        unsigned char *to = fp8_out + static_cast<i64>(token) * hidden + column;
         for (int i = 0; i < 2; i++)
             if (inside[i])
                 store_chunk(to + i * HALF, x[i], exponent[i], is_aligned(fp8_out, 8));
     }
-    store_scales(scale_out, block_stretch, tile * TOKENS, hidden / GROUP, scale_stride_k,
-                 exponents);
+    store_scales(scale_out, stretch, tile * TOKENS, hidden / GROUP, scale_stride_k, exponents);
 }
