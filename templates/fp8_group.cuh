@@ -110,10 +110,13 @@ static __device__ void store_chunk(unsigned char *to, const float (&x)[CHUNK], u
 // carries into the exponent, exactly.
 static __device__ u32 scale_exponent(const float (&x)[CHUNK])
 {
-    float largest = 1e-10f;
-    for (int i = 0; i < CHUNK; i++)
-        largest = fmaxf(largest, fabsf(x[i]));
-    return ((__float_as_uint(largest) + 0x1fffffu) >> 23) - 8;
+    float largest[CHUNK / 2];
+    for (int i = 0; i < CHUNK / 2; i++)
+        largest[i] = fmaxf(fabsf(x[i]), fabsf(x[i + CHUNK / 2]));
+    largest[0] = fmaxf(largest[0], largest[2]);
+    largest[1] = fmaxf(largest[1], largest[3]);
+    float most = fmaxf(fmaxf(largest[0], largest[1]), 1e-10f);
+    return ((__float_as_uint(most) + 0x1fffffu) >> 23) - 8;
 }
 
 // Makes the exponents of a lane's two chunks those of their groups, and returns all four of the
