@@ -1,6 +1,6 @@
-// What a prewarm of a template costs: compile time of each variant with the real NVRTC, the time to
-// find the same variants again, one by one or by the word that an earlier prewarm left, and the
-// memory that the library takes in this process.
+// What a prewarm of a template costs: compile time of its variants and of the slowest one with the
+// real NVRTC, the time to find the same variants again, one by one or by the word that an earlier
+// prewarm left, and the memory that the library takes in this process.
 //
 //   bench-prewarm [--json] FILE...
 //
@@ -19,6 +19,7 @@
 
 #define ROUNDS 5
 #define MAX_FILES 16
+#define FIGURES_PER_FILE 4
 #define COMPILE_LIMIT_US 250000
 #define RESIDENT_LIMIT_KIB 20480
 
@@ -64,10 +65,21 @@ static void remove_folder(const char *dir)
     rmdir(dir);
 }
 
-// One fresh cache: compile everything, then find everything.
-static int run_round(const struct jc_plan *plan, struct samples *compiles, struct samples *hits,
-                     struct samples *vouched)
+// The largest of the samples from `begin` on.
+static double largest(const struct samples *samples, size_t begin)
 {
+    double most = 0;
+    for (size_t i = begin; i < samples->count; i++)
+        if (samples->values[i] > most)
+            most = samples->values[i];
+    return most;
+}
+
+// One fresh cache: compile everything, then find everything.
+static int run_round(const struct jc_plan *plan, struct samples *compiles, struct samples *slowest,
+                     struct samples *hits, struct samples *vouched)
+{
+    size_t count = compiles->count;
     char dir[] = "bench-prewarm-XXXXXX";
     struct jc_error error = {""};
     struct jc_context *context = NULL;
@@ -93,6 +105,7 @@ static int run_round(const struct jc_plan *plan, struct samples *compiles, struc
         snprintf(error.text, sizeof(error.text), "%zu of %zu failed", first.failed, first.planned);
         goto destroy;
     }
+    bench_add(slowest, largest(compiles, count));
     bench_add(hits, (double) second.elapsed_ns / 1e3 / (double) second.planned);
     bench_add(vouched, (double) third.elapsed_ns / 1e3);
     status = 0;
@@ -104,9 +117,11 @@ remove:
     return status ? fail(dir, &error) : 0;
 }
 
-static int run_file(const char *file, struct figure *compile, struct figure *again,
-                    struct figure *vouched)
+// Fills FIGURES_PER_FILE figures.
+static int run_file(const char *file, struct figure *figures)
 {
+    struct figure *compile = &figures[0], *slowest = &figures[1], *again = &figures[2],
+                  *vouched = &figures[3];
     struct jc_error error = {""};
     struct jc_template *tmpl = NULL;
     struct jc_plan *plan = NULL;
@@ -116,10 +131,12 @@ static int run_file(const char *file, struct figure *compile, struct figure *aga
     if (jc_plan_create(tmpl, NULL, &plan, &error))
         status = fail(file, &error);
     for (int round = 0; !status && round < ROUNDS; round++)
-        status = run_round(plan, &compile->measured, &again->measured, &vouched->measured);
-    compile->unit = again->unit = vouched->unit = "us";
-    compile->limit = COMPILE_LIMIT_US;
+        status = run_round(plan, &compile->measured, &slowest->measured, &again->measured,
+                           &vouched->measured);
+    compile->unit = slowest->unit = again->unit = vouched->unit = "us";
+    slowest->limit = COMPILE_LIMIT_US;
     snprintf(compile->name, sizeof(compile->name), "compile %s", jc_template_name(tmpl));
+    snprintf(slowest->name, sizeof(slowest->name), "  the slowest variant of it");
     snprintf(again->name, sizeof(again->name), "find again %s", jc_template_name(tmpl));
     snprintf(vouched->name, sizeof(vouched->name), "all vouched for %s", jc_template_name(tmpl));
     jc_plan_destroy(&plan);
@@ -129,7 +146,7 @@ static int run_file(const char *file, struct figure *compile, struct figure *aga
 
 int main(int argc, char **argv)
 {
-    static struct figure figures[3 * MAX_FILES + 1];
+    static struct figure figures[FIGURES_PER_FILE * MAX_FILES + 1];
     bool json = argc > 1 && !strcmp(argv[1], "--json");
     int first = json ? 2 : 1;
     size_t count = 0;
@@ -138,8 +155,8 @@ int main(int argc, char **argv)
         return 2;
     }
     double before = resident_kib("VmRSS");
-    for (int i = first; i < argc; i++, count += 3) {
-        if (run_file(argv[i], &figures[count], &figures[count + 1], &figures[count + 2]))
+    for (int i = first; i < argc; i++, count += FIGURES_PER_FILE) {
+        if (run_file(argv[i], &figures[count]))
             return 1;
     }
     struct figure *memory = &figures[count++];

@@ -1,9 +1,9 @@
 // Quantizing stretches of 512 bfloat16 values: FP8 in groups of 128, each with a power of two as
 // its scale. Shared by the templates beside it; docs/kernels.md tells how it came to be as it is.
 //
-// A block takes four tokens, one for each of its warps, and of all of them the same stretches. A
-// lane holds two chunks of eight values, 256 apart, so that a warp reads and writes whole lines;
-// each half of the warp holds one group of the first chunks and one of the second.
+// A block has four warps, each of which takes one token, and of it one stretch or several. A lane
+// holds two chunks of eight values, 256 apart, so that a warp reads and writes whole lines; each
+// half of the warp holds one group of the first chunks and one of the second.
 
 #ifndef FP8_GROUP_CUH
 #define FP8_GROUP_CUH
@@ -16,8 +16,8 @@ constexpr int HALF = 32 * CHUNK; // what a warp's first chunks cover
 constexpr int STRETCH = 2 * HALF;
 constexpr int GROUP = 128;
 constexpr int GROUPS = STRETCH / GROUP;
-constexpr int TOKENS = 4; // of a block; scales are padded to a multiple of it
-constexpr int THREADS = 32 * TOKENS;
+constexpr int WARPS = 4;
+constexpr int THREADS = 32 * WARPS;
 constexpr u32 ALL_LANES = 0xffffffffu;
 
 struct alignas(16) Word4 {
@@ -29,8 +29,8 @@ struct alignas(8) Word2 {
 };
 
 // With programmatic dependent launch a kernel begins while the one before it ends: waits until what
-// that has written can be read. The next kernel may then begin to be launched; any earlier, and its
-// blocks would take the places of this one's.
+// that has written can be read. Then the next one may begin; let in earlier, it was seen to slow
+// this one down.
 static __device__ void wait_for_kernel_before()
 {
 #if JC_PARAM(programmatic)
@@ -145,25 +145,36 @@ static __device__ void store_scale(void *scales, i64 stretch, int group, i64 tok
 #endif
 }
 
-// Stores the scales of a block's four tokens. Those of a stretch lie with the token index
+// Stores the scales of a block's TOKENS tokens. Those of a stretch lie with the token index
 // contiguous: they come together in shared memory, so that threads side by side store tokens side
-// by side. `exponents` are those of the warp's token, 0 where there is none; `groups` is how many
-// groups a token has. A block past the last token stores nothing. The whole block takes part.
-template <int STRETCHES>
+// by side. `exponents` are those of the warp's token and stretches, 0 where there is no token;
+// `groups` is how many groups a token has. A block past the last token stores nothing. The whole
+// block takes part.
+template <int TOKENS, int STRETCHES>
 static __device__ void store_scales(void *scales, int first_stretch, int first_token, int groups,
                                     i64 scale_stride_k, const u32 (&exponents)[STRETCHES])
 {
-    __shared__ u32 shared[STRETCHES][TOKENS];
-    if (threadIdx.x == 0)
-        for (int i = 0; i < STRETCHES; i++)
-            shared[i][threadIdx.y] = exponents[i];
-    __syncthreads();
-
+    constexpr int BLOCK_STRETCHES = WARPS / TOKENS * STRETCHES;
     constexpr int STORES = JC_PARAM(scale_format) == JC_VALUE(scale_format, fp32) ? GROUPS : 1;
-    static_assert(STRETCHES * STORES * TOKENS <= THREADS, "a thread stores one scale");
-    int thread = threadIdx.y * 32 + threadIdx.x, token = first_token + thread % TOKENS;
+    int lane = threadIdx.x, own = threadIdx.y / TOKENS * STRETCHES;
+    if (TOKENS == 1) { // nothing to bring together
+        for (int i = 0; i < STRETCHES; i++)
+            if (lane < STORES && (first_stretch + own + i) * GROUPS + lane < groups &&
+                first_token < scale_stride_k)
+                store_scale(scales, first_stretch + own + i, lane, first_token, scale_stride_k,
+                            exponents[i]);
+        return;
+    }
+
+    __shared__ u32 shared[BLOCK_STRETCHES][TOKENS];
+    if (lane == 0)
+        for (int i = 0; i < STRETCHES; i++)
+            shared[own + i][threadIdx.y % TOKENS] = exponents[i];
+    __syncthreads();
+    static_assert(BLOCK_STRETCHES * STORES * TOKENS <= THREADS, "a thread stores one scale");
+    int thread = threadIdx.y * 32 + lane, token = first_token + thread % TOKENS;
     int group = thread / TOKENS % STORES, stretch = thread / TOKENS / STORES;
-    if (stretch < STRETCHES && (first_stretch + stretch) * GROUPS + group < groups &&
+    if (stretch < BLOCK_STRETCHES && (first_stretch + stretch) * GROUPS + group < groups &&
         token < scale_stride_k)
         store_scale(scales, first_stretch + stretch, group, token, scale_stride_k,
                     shared[stretch][thread % TOKENS]);

@@ -4,12 +4,17 @@ parameters:
   - {name: heads_per_group, type: int, default: 8}
   - {name: scale_format, type: enum, values: [fp32, ue8m0], default: fp32}
   - {name: programmatic, type: bool, default: false}
+  - name: tokens_per_block
+    values: [1, 4]
+    dispatch:
+      - {when: num_tokens * heads <= 2048, value: 1}
+      - {value: 4}
   - name: heads_per_warp
     values: [1, 4]
     dispatch:
       - {when: num_tokens * heads <= 131072, value: 1}
       - {value: 4}
-fallback: {heads_per_warp: 1}
+fallback: {tokens_per_block: 4, heads_per_warp: 1}
 arguments:
   - {name: o, type: const bf16*}
   - {name: positions, type: const i64*}
@@ -25,9 +30,12 @@ arguments:
 # Blocks side by side take tokens side by side; those of four heads a warp, heads side by side.
 launch:
   grid:
-    - (heads_per_warp == 1) * (scale_stride_k / 4) + (heads_per_warp > 1) * ceildiv(heads, 4)
-    - (heads_per_warp == 1) * heads + (heads_per_warp > 1) * min(scale_stride_k / 4, 65535)
-    - (heads_per_warp == 1) + (heads_per_warp > 1) * ceildiv(scale_stride_k / 4, 65535)
+    - (heads_per_warp == 1) * (scale_stride_k / tokens_per_block)
+      + (heads_per_warp > 1) * ceildiv(heads, 4 / tokens_per_block * heads_per_warp)
+    - (heads_per_warp == 1) * ceildiv(heads, 4 / tokens_per_block)
+      + (heads_per_warp > 1) * min(scale_stride_k / tokens_per_block, 65535)
+    - (heads_per_warp == 1)
+      + (heads_per_warp > 1) * ceildiv(scale_stride_k / tokens_per_block, 65535)
   block: [32, 4, 1]
   programmatic: programmatic
 */
@@ -61,7 +69,9 @@ constexpr int PAIRS = CHUNK / 2;
 constexpr int FIRST_ROPE_LANE = (STRETCH - ROPE_DIM - HALF) / CHUNK; // of the second chunks
 
 constexpr int HEADS_PER_GROUP = JC_PARAM(heads_per_group);
+constexpr int TOKENS = JC_PARAM(tokens_per_block);
 constexpr int HEADS = JC_PARAM(heads_per_warp);
+constexpr int BLOCK_HEADS = WARPS / TOKENS * HEADS;
 
 // How many blocks are to fit on a multiprocessor: all the warps that it can hold, and fewer where
 // each has the loads of several heads under way and needs the registers.
@@ -117,8 +127,9 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
 
     bool heads_first = HEADS > 1;
     int tile = heads_first ? blockIdx.z * gridDim.y + blockIdx.y : blockIdx.x;
-    int head = (heads_first ? blockIdx.x : blockIdx.y) * HEADS;
-    int token = tile * TOKENS + threadIdx.y;
+    int block_head = (heads_first ? blockIdx.x : blockIdx.y) * BLOCK_HEADS;
+    int head = block_head + threadIdx.y / TOKENS * HEADS;
+    int token = tile * TOKENS + threadIdx.y % TOKENS;
     int lane = threadIdx.x;
     u32 exponents[HEADS] = {};
 
@@ -165,5 +176,6 @@ fused_inv_rope_fp8_quant(const unsigned short *o, const i64 *positions, const fl
             store_chunk(to + HALF, second, second_exponent, is_aligned(fp8_out, 8));
         }
     }
-    store_scales(scale_out, head, tile * TOKENS, heads * GROUPS, scale_stride_k, exponents);
+    store_scales<TOKENS>(scale_out, block_head, tile * TOKENS, heads * GROUPS, scale_stride_k,
+                         exponents);
 }

@@ -42,6 +42,8 @@ launch:
 
 #include "fp8_group.cuh"
 
+constexpr int TOKENS = WARPS; // of a block
+
 // Turns eight gates into eight products: each step for all of them, so that none waits for another.
 static __device__ void multiply(float (&x)[CHUNK], const Word4 &gates, const Word4 &ups)
 {
@@ -95,5 +97,6 @@ silu_mul_fp8_quant(const unsigned short *input, unsigned char *fp8_out, void *sc
             if (inside[i])
                 store_chunk(to + i * HALF, x[i], exponent[i], is_aligned(fp8_out, 8));
     }
-    store_scales(scale_out, stretch, tile * TOKENS, hidden / GROUP, scale_stride_k, exponents);
+    store_scales<TOKENS>(scale_out, stretch, tile * TOKENS, hidden / GROUP, scale_stride_k,
+                         exponents);
 }
