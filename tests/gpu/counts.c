@@ -15,9 +15,11 @@
 #include "tests/counted.h"
 
 #define MAX_TOKENS 8192
-#define HEADS 8
+#define HEADS 32 // so that counts up to MAX_TOKENS reach every cell of the dispatch
 #define HEAD 512
 #define HIDDEN 2048
+
+#define MAX_VARIANTS 16
 
 struct launcher {
     struct jc_context *context;
@@ -26,6 +28,9 @@ struct launcher {
     struct jc_kernel *kernel;
     struct jc_error error;
     struct gpu_memory in, positions, table, out, scales;
+    size_t planned; // variants
+    const struct jc_kernel_variant *served[MAX_VARIANTS]; // calls, in the order of the first ones
+    size_t num_served;
 };
 
 #define must(launcher, call) \
@@ -58,6 +63,7 @@ static void open_launcher(struct launcher *launcher, const char *name, const cha
     must(launcher, jc_kernel_warmup(launcher->kernel, &report, &launcher->error));
     // Both counts see what there is to see.
     jc_kernel_info(launcher->kernel, &info);
+    launcher->planned = report.planned;
     assert_true(info.compiles >= 2);
     assert_int_equal(compiles(), info.compiles);
     assert_int_equal(counting_calls("cuModuleLoadData") - loaded, info.loads);
@@ -83,6 +89,20 @@ static void close_launcher(struct launcher *launcher)
     jc_context_destroy(&launcher->context);
 }
 
+// Also notes which variant serves the call.
+static void launch(struct launcher *launcher, void *const *args)
+{
+    struct jc_launch launch;
+    size_t i = 0;
+    must(launcher, jc_kernel_launch(launcher->kernel, NULL, args, &launcher->error));
+    must(launcher, jc_kernel_resolve(launcher->kernel, NULL, args, &launch, &launcher->error));
+    while (i < launcher->num_served && launcher->served[i] != launch.variant)
+        i++;
+    assert_true(i < MAX_VARIANTS);
+    if (i == launcher->num_served)
+        launcher->served[launcher->num_served++] = launch.variant;
+}
+
 // A tenth of the calls with positions 8 bytes off, another with the input 2 bytes off.
 static void launch_rope(struct launcher *launcher, int32_t tokens)
 {
@@ -92,7 +112,7 @@ static void launch_rope(struct launcher *launcher, int32_t tokens)
     int64_t stride_token = HEADS * HEAD, stride_head = HEAD;
     void *args[] = {&o,      &positions, &launcher->table.data, &launcher->out.data,
                     &launcher->scales.data, &tokens, &heads, &stride_token, &stride_head};
-    must(launcher, jc_kernel_launch(launcher->kernel, NULL, args, &launcher->error));
+    launch(launcher, args);
 }
 
 static void launch_silu(struct launcher *launcher, int32_t tokens)
@@ -102,23 +122,25 @@ static void launch_silu(struct launcher *launcher, int32_t tokens)
     int64_t stride = 2 * HIDDEN;
     void *args[] = {&input, &launcher->out.data, &launcher->scales.data, &tokens, &hidden,
                     &stride};
-    must(launcher, jc_kernel_launch(launcher->kernel, NULL, args, &launcher->error));
+    launch(launcher, args);
 }
 
 static void check_counts(const char *name, const char *format, const struct jc_setting *ranges,
-                         size_t num_ranges, void (*launch)(struct launcher *, int32_t))
+                         size_t num_ranges, void (*launch_count)(struct launcher *, int32_t))
 {
     struct launcher launcher;
     open_launcher(&launcher, name, format, ranges, num_ranges);
     uint64_t loaded = counting_loads(), launched = counting_calls("cuLaunchKernelEx");
     for (int32_t tokens = 1; tokens <= MAX_TOKENS; tokens++) {
-        launch(&launcher, tokens);
+        launch_count(&launcher, tokens);
         if (tokens % 256 == 0)
             gpu_check(gpu.cuCtxSynchronize());
     }
     assert_int_equal(compiles(), 0);
     assert_int_equal(counting_loads(), loaded);
     assert_int_equal(counting_calls("cuLaunchKernelEx"), launched + MAX_TOKENS);
+    // Each that was planned has its calls, the generic one those with unaligned input.
+    assert_int_equal(launcher.num_served, launcher.planned);
     close_launcher(&launcher);
 }
 
@@ -126,7 +148,7 @@ static void no_count_of_tokens_makes_a_variant_of_the_heads_kernel(void **state)
 {
     (void) state;
     // Fewer heads than the template's typical ones, which are for a machine with a large GPU.
-    static const struct jc_setting ranges[] = {{"heads", "8"}, {"o_stride_token", "4096"}};
+    static const struct jc_setting ranges[] = {{"heads", "32"}, {"o_stride_token", "16384"}};
     check_counts("fused_inv_rope_fp8_quant", "fp32", ranges, 2, launch_rope);
     check_counts("fused_inv_rope_fp8_quant", "ue8m0", ranges, 2, launch_rope);
 }
