@@ -1,15 +1,17 @@
 """`plan` counts what a range of calls would compile, and says why."""
+import itertools
 import re
 import unittest
 
 import harness
-from harness import ROPE, SILU
+from harness import ROPE, SILU, TEMPLATES
 
 TOKENS = ["--range", "num_tokens=1:8192"]
+MOST_TOKENS = 1048576
 WITHOUT_TOKENS = ["--without", "num_tokens"]
 WITHOUT_STRIDE = ["--without", "scale_stride_k"]
 
-# The published table of the seed kernel: what is ignored, and where its variants begin.
+# The published table of the seed kernel, which has one tile for all token counts: what is ignored, and where its variants begin.
 SEED = [
     (WITHOUT_TOKENS + WITHOUT_STRIDE, [1, 2, 13, 16]),
     (WITHOUT_STRIDE, [1, 13]),
@@ -73,10 +75,20 @@ def rows_of(text):
 
 
 class Planning(harness.Case):
+    def one_tile(self):
+        """The seed kernel with that of its generic variant for all calls, as words."""
+        plan = self.json("plan", ROPE)
+        fallback = plan["list"][-1]["parameters"]
+        dispatched = [each["name"] for each in plan["causes"] if each["facet"] == "dispatch"]
+        self.assertTrue(dispatched)
+        return [ROPE] + [word for name in dispatched
+                         for word in ("--param", f"{name}={fallback[name]}")]
+
     def test_the_seed_kernel_has_its_published_table(self):
+        seed = self.one_tile()
         for scale_format in ["fp32", "ue8m0"]:
             for without, first in SEED:
-                plan = self.json("plan", ROPE, *TOKENS, *without, "--param",
+                plan = self.json("plan", *seed, *TOKENS, *without, "--param",
                                  f"scale_format={scale_format}")
                 self.assertEqual(plan["variants"], len(first))
                 reached = plan["list"][:plan["variants"]]
@@ -128,14 +140,16 @@ class Planning(harness.Case):
             self.assertEqual(each["specialization"], text)
 
     def test_a_cause_says_what_its_annotation_would_leave(self):
-        causes = self.json("plan", ROPE, *TOKENS, *WITHOUT_STRIDE)["causes"]
+        words = ["plan", *self.one_tile(), *TOKENS, *WITHOUT_STRIDE]
+        causes = self.json(*words)["causes"]
         left = {each["name"]: each["left_without"] for each in causes}
         self.assertEqual(left.get("scale_stride_k"), 1)
-        text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_STRIDE).out
+        text = self.run_command(*words).out
         self.assertRegex(text, r"do_not_specialize: true on scale_stride_k leaves 1\b")
 
     def test_the_table_names_each_variant_and_the_calls_that_reach_it(self):
-        text = self.run_command("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE).out
+        text = self.run_command("plan", *self.one_tile(), *TOKENS, *WITHOUT_TOKENS,
+                                *WITHOUT_STRIDE).out
         self.assertTrue(text.startswith("fused_inv_rope_fp8_quant: 4 variants"), text)
         self.assertEqual([row[:2] for row in rows_of(text)], [
             ["#", "num_tokens"],
@@ -148,7 +162,7 @@ class Planning(harness.Case):
         self.assertRegex(text, r"(?m)^ +scale_stride_k .* num_tokens$")
 
     def test_each_token_count_of_the_seed_kernel_has_one_variant(self):
-        plan = self.json("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE)
+        plan = self.json("plan", *self.one_tile(), *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE)
         calls = [each["calls"]["num_tokens"] for each in plan["list"][:plan["variants"]]]
         self.assertEqual(sum(each["count"] for each in calls), 8192)
         self.assertEqual([each["total_runs"] for each in calls], [1, 512, 512, 512])
@@ -159,8 +173,37 @@ class Planning(harness.Case):
         self.assertEqual(values, list(range(1, 1025)))
 
     def test_every_call_of_one_variant_is_told_by_the_range(self):
-        rows = rows_of(self.run_command("plan", ROPE).out)
+        rows = rows_of(self.run_command("plan", *self.one_tile()).out)
         self.assertEqual(rows[1][:2], ["1", "1..1048576"])
+
+    def test_shipped_templates_have_few_variants_and_one_for_each_token_count(self):
+        widths = {"heads": [1, 8, 64, 128, 160], "hidden": [128, 2048, 8192]}
+        templates = sorted(TEMPLATES.glob("*.cu"))
+        self.assertEqual([str(path) for path in templates], [ROPE, SILU])
+        for path, (width, values) in zip(templates, widths.items()):
+            for value, scale_format in itertools.product(values, ["fp32", "ue8m0"]):
+                with self.subTest(file=path.name, width=value, scale_format=scale_format):
+                    self.expect_few(path, "--range", f"{width}={value}", "--param",
+                                    f"scale_format={scale_format}")
+
+    def expect_few(self, path, *words):
+        plan = self.json("plan", path, "--range", f"num_tokens=1:{MOST_TOKENS}", *words)
+        self.assertLessEqual(plan["variants"], 4)
+        self.assertLessEqual(plan["generic"], 1)
+        self.assertEqual([each["facet"] for each in plan["causes"]],
+                         ["dispatch"] * len(plan["causes"]))
+        runs = []
+        for each in plan["list"][:plan["variants"]]:
+            calls = each["calls"]["num_tokens"]
+            self.assertEqual((calls["total_runs"], calls["tied"]), (len(calls["runs"]), False))
+            self.assertEqual(calls["count"], sum(last - first + 1
+                                                 for first, last in calls["runs"]))
+            runs += calls["runs"]
+        end = 0
+        for first, last in sorted(runs):
+            self.assertEqual(first, end + 1)
+            end = last
+        self.assertEqual(end, MOST_TOKENS)
 
     def test_arguments_of_which_any_value_will_do_have_no_column(self):
         path = self.write("reduce.cu", DISPATCH)

@@ -63,6 +63,20 @@ class Prewarming(harness.Case):
                          {("silu_mul_fp8_quant", "sm_90a"),
                           ("fused_inv_rope_fp8_quant", "sm_90a")})
 
+    def test_show_tells_what_shipped_variants_use_and_that_none_spills(self):
+        report = self.json("prewarm", SILU, ROPE, *ARCH, "--param", "scale_format=fp32,ue8m0",
+                           "--param", "programmatic=false,true")
+        records = self.json("ls", "--kind", "variant")["records"]
+        self.assertEqual(len(records), report["planned"])
+        for record in records:
+            metadata = self.json("show", record["key"])["metadata"]
+            self.assertEqual((metadata["spill_stores"], metadata["spill_loads"]), ("0", "0"),
+                             record)
+            self.assertIn(int(metadata["registers"]), range(16, 256), record)
+        text = self.run_command("show", records[0]["key"]).out
+        self.assertRegex(text, r"(?m)^registers +\d+$")
+        self.assertRegex(text, r"(?m)^spill_stores +0$")
+
     def test_json_has_the_documented_names(self):
         report = self.json("prewarm", SILU, *ARCH)
         counts = {"planned", "compiled", "hits", "missing", "failed", "awaited", "vouched",
