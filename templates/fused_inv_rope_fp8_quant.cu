@@ -68,6 +68,8 @@ constexpr int ROPE_DIM = 64;
 constexpr int PAIRS = CHUNK / 2;
 constexpr int FIRST_ROPE_LANE = (STRETCH - ROPE_DIM - HALF) / CHUNK; // of the second chunks
 
+static_assert(JC_PARAM(heads_per_group) > 0 && JC_PARAM(heads_per_group) <= 0x7fffffff,
+              "heads_per_group is how many heads an output group has: at least 1");
 constexpr int HEADS_PER_GROUP = JC_PARAM(heads_per_group);
 constexpr int TOKENS = JC_PARAM(tokens_per_block);
 constexpr int HEADS = JC_PARAM(heads_per_warp);

@@ -162,6 +162,12 @@ class Prewarming(harness.Case):
         self.assertRegex(done.err, r"(?m)^failed .* [0-9a-f]{12} broken sm_90a good=true generic$")
         self.assertEqual(len(self.json(*words, status=1)["failures"]), 2)
 
+    def test_a_group_of_no_heads_is_refused(self):
+        for heads in ("0", "-1", "2147483648"):
+            words = ["prewarm", ROPE, *ARCH, "--generic", "--param", "heads_per_group=" + heads]
+            self.assertIn("how many heads an output group has: at least 1",
+                          self.run_command(*words, status=1).err)
+
     def test_a_failed_compile_can_be_shown_and_tried_again(self):
         path = self.write("broken.cu", BROKEN)
         words = ["prewarm", path, *ARCH, "--param", "good=0"]
