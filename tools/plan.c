@@ -142,6 +142,20 @@ static struct jc_lines lines_of(const struct jc_plan_variant *variant)
     return jc_lines_of(variant->specialization, strlen(variant->specialization));
 }
 
+// --- what is taken for granted -------------------------------------------------------------------
+
+// The one value that the argument was planned with because the template calls it typical; NULL: it
+// has a range, here or there, or no value.
+static const char *typical_of(const struct planned *planned,
+                              const struct jc_argument_description *argument)
+{
+    const struct jc_selection *selection = planned->selection;
+    for (size_t i = 0; i < selection->num_ranges; i++)
+        if (strcmp(selection->ranges[i].name, argument->name) == 0)
+            return NULL;
+    return argument->range || selection->generic ? NULL : argument->typical;
+}
+
 // --- for programs --------------------------------------------------------------------------------
 
 static json_t *json_of_variant(const struct jc_plan_variant *variant)
@@ -166,6 +180,20 @@ static json_t *json_of_variant(const struct jc_plan_variant *variant)
                      jc_calls_json(variant));
 }
 
+static json_t *json_of_typical(const struct planned *planned)
+{
+    const struct jc_description *description =
+        jc_template_description(jc_plan_template(planned->plan));
+    json_t *typical = json_object();
+    for (size_t i = 0; i < description->num_arguments; i++) {
+        const char *value = typical_of(planned, &description->arguments[i]);
+        if (value)
+            json_object_set_new(typical, description->arguments[i].name,
+                                json_integer(strtoll(value, NULL, 10)));
+    }
+    return typical;
+}
+
 static void print_json(const struct planned *planned)
 {
     const struct jc_template *tmpl = jc_plan_template(planned->plan);
@@ -182,11 +210,12 @@ static void print_json(const struct planned *planned)
                                                 (json_int_t) cause->states, "source",
                                                 cause->source, "left_without", left));
     }
-    jc_print_json(json_pack("{s:o, s:o, s:I, s:I, s:o, s:o}", "kernel",
+    jc_print_json(json_pack("{s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "kernel",
                             jc_json_text(jc_template_name(tmpl)), "file",
                             jc_json_text(jc_template_file(tmpl)), "variants",
                             (json_int_t) planned->num_reached, "generic",
-                            (json_int_t) planned->num_generic, "list", list, "causes", causes));
+                            (json_int_t) planned->num_generic, "typical",
+                            json_of_typical(planned), "list", list, "causes", causes));
 }
 
 // --- for people ----------------------------------------------------------------------------------
@@ -269,6 +298,18 @@ static char *describe(const struct planned *planned, const struct jc_plan_varian
     return text ? text : jc_copy_text("", 0);
 }
 
+// Prints an item of a list that is broken into lines, and returns the column after it.
+static size_t print_item(const char *text, bool last, size_t column)
+{
+    size_t width = jc_width(text) + 2;
+    if (column + width > LINE_COLUMNS) {
+        printf("\n ");
+        column = 2;
+    }
+    printf(" %s%s", text, last ? "\n" : ",");
+    return column + width;
+}
+
 static void print_shared(const struct planned *planned)
 {
     size_t column = LINE_COLUMNS;
@@ -276,15 +317,30 @@ static void print_shared(const struct planned *planned)
         return;
     printf("\nCommon to all that calls reach:");
     for (size_t i = 0; i < planned->num_shared; i++) {
-        bool last = i + 1 == planned->num_shared;
         char *spelled = spell(&planned->shared[i]);
-        column += jc_width(spelled) + 2;
-        if (column > LINE_COLUMNS) {
-            printf("\n ");
-            column = jc_width(spelled) + 4;
-        }
-        printf(" %s%s", spelled, last ? "\n" : ",");
+        column = print_item(spelled, i + 1 == planned->num_shared, column);
         free(spelled);
+    }
+}
+
+// Which calls reach a variant holds for these values of the other arguments.
+static void print_typical(const struct planned *planned)
+{
+    const struct jc_description *description =
+        jc_template_description(jc_plan_template(planned->plan));
+    size_t column = LINE_COLUMNS, left = 0;
+    for (size_t i = 0; i < description->num_arguments; i++)
+        left += typical_of(planned, &description->arguments[i]) != NULL;
+    if (left)
+        printf("\nOf calls with the template's typical values; --range takes others:");
+    for (size_t i = 0; i < description->num_arguments; i++) {
+        const struct jc_argument_description *argument = &description->arguments[i];
+        const char *typical = typical_of(planned, argument);
+        if (!typical)
+            continue;
+        char *text = jc_make_text("%s=%s", argument->name, typical);
+        column = print_item(text, --left == 0, column);
+        free(text);
     }
 }
 
@@ -432,6 +488,7 @@ static void print_text(struct planned *planned, const struct jc_common *common, 
         printf(", the generic one among them");
     printf("\n\n");
     print_variants(planned, all);
+    print_typical(planned);
     print_shared(planned);
     print_causes(planned);
     print_advice(planned);

@@ -97,6 +97,22 @@ class Planning(harness.Case):
                 for each in reached:
                     self.assertEqual(each["parameters"]["scale_format"], scale_format)
 
+    def test_the_values_that_nobody_gave_are_told(self):
+        heading = "Of calls with the template's typical values; --range takes others:"
+        text = self.run_command("plan", ROPE).out
+        self.assertIn(f"\n\n{heading}\n  heads=64, o_stride_token=32768, o_stride_head=512\n\n",
+                      text)
+        self.assertEqual(self.json("plan", ROPE)["typical"],
+                         {"heads": 64, "o_stride_token": 32768, "o_stride_head": 512})
+        given = ["--range", "heads=128", "--range", "o_stride_head=1:512"]
+        text = self.run_command("plan", ROPE, *given).out
+        self.assertIn(f"\n{heading}\n  o_stride_token=32768\n", text)
+        given += ["--range", "o_stride_token=65536"]
+        self.assertNotIn("typical", self.run_command("plan", ROPE, *given).out)
+        self.assertEqual(self.json("plan", ROPE, *given)["typical"], {})
+        self.assertNotIn("typical", self.run_command("plan", ROPE, "--generic").out)
+        self.assertEqual(self.json("plan", ROPE, "--generic")["typical"], {})
+
     def test_the_generic_variant_alone_needs_no_ranges(self):
         path = self.write("wide.cu", WIDE)
         self.assertIn("--range n=LO:HI", self.complaint("plan", path))
@@ -115,7 +131,8 @@ class Planning(harness.Case):
 
     def test_json_has_the_documented_names(self):
         plan = self.json("plan", ROPE, *TOKENS, *WITHOUT_TOKENS, *WITHOUT_STRIDE)
-        self.assertEqual(set(plan), {"kernel", "file", "variants", "generic", "list", "causes"})
+        self.assertEqual(set(plan), {"kernel", "file", "variants", "generic", "typical", "list",
+                                     "causes"})
         self.assertEqual(plan["kernel"], "fused_inv_rope_fp8_quant")
         self.assertEqual(plan["file"], ROPE)
         self.assertIs(type(plan["variants"]), int)
