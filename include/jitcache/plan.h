@@ -68,7 +68,7 @@ struct jc_plan_values {
     // Not every combination of these values with those of the other tied arguments reaches the
     // variant. Not tied: each value does, whatever the other arguments are. Only of tied arguments
     // is anything not known, and only where a bit for each value of each, in each variant, would
-    // take more than 32 MiB.
+    // take more than 32 MiB. There they count as tied, unless it is certain that they are not.
     bool tied;
 };
 

@@ -271,7 +271,8 @@ static bool settle(const struct jc_reach *reach, size_t number)
     for (size_t i = 0; i < reach->bundle->num_ranged; i++) {
         row[i].tied = combinations != state->points;
         // Without gaps the smallest and the largest value say all.
-        if (!state->seen && !row[i].tied &&
+        bool may_have_gaps = row[i].tied && row[i].largest - row[i].smallest > 1;
+        if (!state->seen && !may_have_gaps &&
             !extend(reach->arena, &row[i], row[i].smallest, row[i].largest))
             return false;
     }
