@@ -11,7 +11,8 @@ MOST_TOKENS = 1048576
 WITHOUT_TOKENS = ["--without", "num_tokens"]
 WITHOUT_STRIDE = ["--without", "scale_stride_k"]
 
-# The published table of the seed kernel, which has one tile for all token counts: what is ignored, and where its variants begin.
+# The published table of the seed kernel, which has one tile for all token counts: what is ignored,
+# and where its variants begin.
 SEED = [
     (WITHOUT_TOKENS + WITHOUT_STRIDE, [1, 2, 13, 16]),
     (WITHOUT_STRIDE, [1, 13]),

@@ -147,7 +147,7 @@ static void check_counts(const char *name, const char *format, const struct jc_s
 static void no_count_of_tokens_makes_a_variant_of_the_heads_kernel(void **state)
 {
     (void) state;
-    // Fewer heads than the template's typical ones, which are for a machine with a large GPU.
+    // Fewer heads than the template's typical ones: every count has its memory.
     static const struct jc_setting ranges[] = {{"heads", "32"}, {"o_stride_token", "16384"}};
     check_counts("fused_inv_rope_fp8_quant", "fp32", ranges, 2, launch_rope);
     check_counts("fused_inv_rope_fp8_quant", "ue8m0", ranges, 2, launch_rope);

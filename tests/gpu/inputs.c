@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #define MAX_THREADS 64
-#define ROWS_AT_ONCE 64
+#define MOST_AT_ONCE 64
 
 struct rows {
-    uint64_t count;
+    uint64_t count, at_once;
     void (*each)(const void *user, uint64_t row, struct fp8_tally *tally);
     const void *user;
     atomic_uint_fast64_t next;
@@ -31,22 +31,18 @@ static void *do_rows(void *user)
     struct rows_thread *self = user;
     struct rows *rows = self->rows;
     for (;;) {
-        uint64_t begin = atomic_fetch_add(&rows->next, ROWS_AT_ONCE);
+        uint64_t begin = atomic_fetch_add(&rows->next, rows->at_once);
         if (begin >= rows->count)
             return NULL;
-        uint64_t end = begin + ROWS_AT_ONCE < rows->count ? begin + ROWS_AT_ONCE : rows->count;
+        uint64_t end = begin + rows->at_once < rows->count ? begin + rows->at_once : rows->count;
         for (uint64_t row = begin; row < end; row++)
             rows->each(rows->user, row, &self->tally);
     }
 }
 
-// As many as there are cores, but none without work.
-static unsigned threads_for(uint64_t count)
+static uint64_t lesser(uint64_t a, uint64_t b)
 {
-    uint64_t pieces = (count + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t most = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (uint64_t) cores;
-    return (unsigned) (pieces < most ? pieces : most);
+    return a < b ? a : b;
 }
 
 struct fp8_tally for_rows(uint64_t count,
@@ -54,14 +50,17 @@ struct fp8_tally for_rows(uint64_t count,
                           const void *user)
 {
     static struct rows_thread threads[MAX_THREADS];
-    struct rows rows = {.count = count, .each = each, .user = user};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t num_threads = lesser(count, cores < 1 ? 1 : lesser((uint64_t) cores, MAX_THREADS));
+    // Few rows may be long ones.
+    struct rows rows = {.count = count, .each = each, .user = user,
+                        .at_once = 1 + lesser(count / (8 * MAX_THREADS), MOST_AT_ONCE)};
     struct fp8_tally all = {0};
-    unsigned num_threads = threads_for(count);
-    for (unsigned i = 0; i < num_threads; i++) {
+    for (uint64_t i = 0; i < num_threads; i++) {
         threads[i] = (struct rows_thread){.rows = &rows};
         assert_int_equal(pthread_create(&threads[i].thread, NULL, do_rows, &threads[i]), 0);
     }
-    for (unsigned i = 0; i < num_threads; i++) {
+    for (uint64_t i = 0; i < num_threads; i++) {
         pthread_join(threads[i].thread, NULL);
         fp8_tally_add(&all, &threads[i].tally);
     }

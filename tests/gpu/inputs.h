@@ -1,4 +1,4 @@
-// Inputs for the shipped kernels: numbers that are made on all cores, and the device's copy of them.
+// Inputs for the shipped kernels: numbers that are made on all cores, and a device's copy of them.
 
 #ifndef TEST_GPU_INPUTS_H
 #define TEST_GPU_INPUTS_H

@@ -62,8 +62,8 @@ const char *shipped_bool(bool value);                // "true"
 // Whether kernels can begin while the one before them ends: compute capability 9.0.
 bool shipped_can_overlap(const struct session *session);
 
-// Every combination of the values that all parameters may have, the dispatched ones too; of `heads_per_group` one, or NULL where there
-// is no such parameter.
+// Every combination of the values that all parameters may have, the dispatched ones too; of
+// `heads_per_group` one, or NULL where there is no such parameter.
 #define MAX_CELLS 64
 size_t shipped_cells(struct session *session, const char *name, const char *heads_per_group,
                      struct cell cells[MAX_CELLS]);
