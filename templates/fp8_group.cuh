@@ -34,6 +34,7 @@ struct alignas(8) Word2 {
 static __device__ void wait_for_kernel_before()
 {
 #if JC_PARAM(programmatic)
+    static_assert(__CUDA_ARCH__ >= 900, "programmatic: needs compute capability 9.0");
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -148,8 +149,8 @@ static __device__ void store_scale(void *scales, i64 stretch, int group, i64 tok
 // Stores the scales of a block's TOKENS tokens. Those of a stretch lie with the token index
 // contiguous: they come together in shared memory, so that threads side by side store tokens side
 // by side. `exponents` are those of the warp's token and stretches, 0 where there is no token;
-// `groups` is how many groups a token has. A block past the last token stores nothing. The whole
-// block takes part.
+// `groups` is how many groups a token has. Nothing is stored past the padding. The whole block
+// takes part.
 template <int TOKENS, int STRETCHES>
 static __device__ void store_scales(void *scales, int first_stretch, int first_token, int groups,
                                     i64 scale_stride_k, const u32 (&exponents)[STRETCHES])

@@ -75,9 +75,16 @@ constexpr int TOKENS = JC_PARAM(tokens_per_block);
 constexpr int HEADS = JC_PARAM(heads_per_warp);
 constexpr int BLOCK_HEADS = WARPS / TOKENS * HEADS;
 
+// What a multiprocessor can hold; elsewhere it is 1536.
+#if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+constexpr int MOST_THREADS = 2048;
+#else
+constexpr int MOST_THREADS = 1536;
+#endif
+
 // How many blocks are to fit on a multiprocessor: all the warps that it can hold, and fewer where
 // each has the loads of several heads under way and needs the registers.
-constexpr int BLOCKS = (HEADS == 1 ? 2048 : 768) / THREADS;
+constexpr int BLOCKS = (HEADS == 1 ? MOST_THREADS : 768) / THREADS;
 
 struct Angles {
     float cosine[PAIRS], sine[PAIRS];

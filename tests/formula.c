@@ -55,6 +55,14 @@ static void folds_what_is_known(void **state)
         {"ceildiv(n, T)", false, 1}, {"n * T * S", false, 1}, {"T * n * (1 + 3 * (S == 512))",
         false, 1}, {"align(n, 4) / 4", false, 2}, {"n <= 64", false, 1}, {"64 >= n", false, 1},
         {"n * m", false, 1}, {"(n + 1) * (m + 1)", false, 4}, {"S - n", false, 1},
+        // A term that a known number chooses costs what it does, and the others nothing.
+        {"(T == 8) * ceildiv(n, 4) + (T > 8) * min(m / 4, 65535)", false, 1},
+        {"(T > 8) * ceildiv(n, 4) + (T == 8) * min(m / 4, 65535)", false, 2},
+        {"(T == 8) + (T > 8) * ceildiv(m / 4, 65535)", true, 0},
+        {"ceildiv(n / (T / 8), 1) - 0", false, 0}, {"T > 8 && n * m > 3", true, 0},
+        {"T == 8 || n * m > 3", true, 0},
+        // What can fail stays: 0 times that is no number.
+        {"(n + m) * (T > 8)", false, 2}, {"0 * (n / m)", false, 2}, {"0 * align(n, 4)", false, 2},
     };
     struct fixture fixture;
     fixture_init(&fixture, 8, 512);
@@ -95,7 +103,8 @@ static void write_expression(char *text, size_t size, unsigned depth)
         "(%s <= %s)", "(%s > %s)", "(%s >= %s)", "(%s == %s)", "(%s != %s)", "(%s && %s)",
         "(%s || %s)", "min(%s, %s)", "max(%s, %s)", "align(%s, %s)", "ceildiv(%s, %s)",
     };
-    static const char *const leaves[] = {"n", "m", "T", "S", "1", "3", "4", "16", "100", "n", "n"};
+    static const char *const leaves[] = {"n", "m", "T", "S", "0", "1", "3", "4", "16", "100",
+                                         "n", "n"};
     if (depth == 0 || draw(5) == 0) {
         snprintf(text, size, "%s", leaves[draw(sizeof(leaves) / sizeof(leaves[0]))]);
         return;

@@ -10,6 +10,7 @@
 struct entry {
     bool is_number;
     bool is_plain; // a slot that no step has touched, and that no step computes yet
+    uint8_t begin; // of what is computed: the first of its steps, which are the last ones
     int64_t operand; // the number or the slot
 };
 
@@ -21,6 +22,16 @@ struct folding {
     unsigned computed; // entries of the stack that steps have computed
     bool failed;
 };
+
+static bool is_computed(const struct entry *entry)
+{
+    return !entry->is_number && !entry->is_plain;
+}
+
+static bool is_number(const struct entry *entry, int64_t number)
+{
+    return entry->is_number && entry->operand == number;
+}
 
 static int log2_of(int64_t number)
 {
@@ -43,9 +54,10 @@ static void add_step(struct folding *folding, unsigned operation, enum jc_operan
 // Makes an operand the top of the formula's own stack.
 static void compute(struct folding *folding, struct entry *entry)
 {
-    if (!entry->is_number && !entry->is_plain)
+    if (is_computed(entry))
         return;
     struct jc_formula *formula = folding->formula;
+    uint8_t begin = formula->num_steps;
     if (folding->computed == 0 && formula->num_steps == 0) {
         formula->kind = entry->is_number ? JC_FORMULA_NUMBER : JC_FORMULA_SLOT;
         formula->start = entry->operand;
@@ -56,7 +68,16 @@ static void compute(struct folding *folding, struct entry *entry)
                  entry->is_number ? JC_OPERAND_NUMBER : JC_OPERAND_SLOT, false, entry->operand);
     }
     folding->computed++;
-    *entry = (struct entry){0};
+    *entry = (struct entry){.begin = begin};
+}
+
+// Forgets the steps of an operand that turns out not to matter. It is the last that was computed.
+static void take_back(struct folding *folding, const struct entry *entry)
+{
+    if (!is_computed(entry))
+        return;
+    folding->formula->num_steps = entry->begin;
+    folding->computed--;
 }
 
 // With a power of two, four operations are cheaper.
@@ -131,7 +152,7 @@ static bool is_decided(unsigned operation, const struct entry *a)
 static void fold_computed(struct folding *folding, unsigned operation, struct entry *a,
                           const struct entry *b)
 {
-    bool left = !a->is_number && !a->is_plain, right = !b->is_number && !b->is_plain;
+    bool left = is_computed(a), right = is_computed(b);
     if (left && right) {
         add_step(folding, operation, JC_OPERAND_STACK, true, 0);
         folding->computed--;
@@ -144,7 +165,74 @@ static void fold_computed(struct folding *folding, unsigned operation, struct en
     } else {
         add_step(folding, operation, JC_OPERAND_SLOT, true, a->operand);
     }
-    *a = (struct entry){0};
+    *a = (struct entry){.begin = left ? a->begin : b->begin};
+}
+
+// Whether an operand on the right leaves what is on the left as it is.
+static bool is_neutral(unsigned operation, const struct entry *operand)
+{
+    switch (operation) {
+    case JC_OP_ADD:
+    case JC_OP_SUBTRACT:
+        return is_number(operand, 0);
+    case JC_OP_MULTIPLY:
+    case JC_OP_DIVIDE:
+    case JC_OP_CEILDIV:
+    case JC_OP_ALIGN:
+        return is_number(operand, 1);
+    default:
+        return false;
+    }
+}
+
+static bool step_may_fail(const struct jc_step *step)
+{
+    switch (step->operation) {
+    case JC_OP_NEGATE:
+    case JC_OP_ADD:
+    case JC_OP_SUBTRACT:
+    case JC_OP_MULTIPLY:
+    case JC_OP_ALIGN:
+    case JC_OP_POW2CEIL:
+    case JC_STEP_ROUND_UP:
+        return true;
+    case JC_OP_DIVIDE:
+    case JC_OP_CEILDIV:
+    case JC_OP_REMAINDER:
+        return step->operand_from != JC_OPERAND_NUMBER || step->reversed || step->operand <= 0;
+    default:
+        return false;
+    }
+}
+
+// Whether 0 times this is 0: what fails is not.
+static bool vanishes(const struct folding *folding, const struct entry *entry)
+{
+    for (size_t i = entry->begin; is_computed(entry) && i < folding->formula->num_steps; i++)
+        if (step_may_fail(&folding->steps[i]))
+            return false;
+    return true;
+}
+
+// A parameter that is 0 or 1 chooses between terms: (T == 1) * a + (T > 1) * b costs what a does,
+// or b.
+static bool fold_away(struct folding *folding, unsigned operation, struct entry *a,
+                      const struct entry *b)
+{
+    bool commutes = operation == JC_OP_ADD || operation == JC_OP_MULTIPLY;
+    const struct entry *other = is_number(a, 0) ? b : a;
+    if (is_neutral(operation, b))
+        return true;
+    if (commutes && is_neutral(operation, a)) {
+        *a = *b;
+        return true;
+    }
+    if (operation != JC_OP_MULTIPLY || !(is_number(a, 0) || is_number(b, 0)) ||
+        !vanishes(folding, other))
+        return false;
+    take_back(folding, other);
+    *a = (struct entry){.is_number = true};
+    return true;
 }
 
 static void fold_binary(struct folding *folding, unsigned operation)
@@ -157,12 +245,13 @@ static void fold_binary(struct folding *folding, unsigned operation)
         return;
     }
     if (is_decided(operation, a)) {
-        // What has been computed for the right side would have to be undone.
-        folding->failed |= !b->is_number && !b->is_plain;
+        take_back(folding, b);
         a->operand = operation == JC_OP_OR;
         return;
     }
-    if (a->is_plain && (b->is_number || b->is_plain))
+    if (fold_away(folding, operation, a, b))
+        return;
+    if (a->is_plain && !is_computed(b))
         compute(folding, a);
     else if (a->is_number && b->is_plain)
         compute(folding, b);

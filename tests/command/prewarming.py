@@ -77,6 +77,13 @@ class Prewarming(harness.Case):
         self.assertRegex(text, r"(?m)^registers +\d+$")
         self.assertRegex(text, r"(?m)^spill_stores +0$")
 
+    def test_shipped_templates_compile_for_other_gpus(self):
+        done = self.run_command("prewarm", ROPE, SILU, "--arch", "sm_89", "--arch", "sm_120a")
+        self.assertIn("\nin all: 12 planned, 0 hits, 12 compiled, 0 failed", done.out)
+        done = self.run_command("prewarm", SILU, "--arch", "sm_89", "--param", "programmatic=true",
+                                status=1)
+        self.assertIn("programmatic: needs compute capability 9.0", done.err)
+
     def test_json_has_the_documented_names(self):
         report = self.json("prewarm", SILU, *ARCH)
         counts = {"planned", "compiled", "hits", "missing", "failed", "awaited", "vouched",
