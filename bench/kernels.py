@@ -5,8 +5,8 @@ Prints one JSON object, as the other benchmarks do with --json; what is seen mea
 standard error. LIBRARY is libjitcache.so, TEMPLATES the folder of the kernels. All run as nodes of
 CUDA graphs, in one process and in turns:
 
-  jitcache      the kernel, twice, for what equal things differ by; and with programmatic dependent
-                launch where the template has that parameter
+  jitcache      the kernel, twice, for what equal things differ by; with programmatic dependent
+                launch; and at some sizes with packed scales
   Triton        a kernel of the published structure, one warp for a token and head, without and with
                 programmatic dependent launch
   memcpy        a copy as a memcpy node, of as many bytes as the kernel reads and writes
@@ -165,12 +165,6 @@ class TemplateParams(ctypes.Structure):
                 ("dir", c_char_p), ("description", c_void_p)]
 
 
-class Parameter(ctypes.Structure):
-    _fields_ = [("name", c_char_p), ("type", c_char_p), ("values", c_void_p),
-                ("num_values", c_size_t), ("default_value", c_char_p), ("dispatch", c_void_p),
-                ("num_dispatch", c_size_t), ("fallback", c_char_p), ("line", c_uint)]
-
-
 class Argument(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("type", c_char_p), ("do_not_specialize", c_char_p),
                 ("facets", c_void_p), ("num_facets", c_size_t), ("has_facets", c_bool),
@@ -183,7 +177,7 @@ class Description(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("kernel", c_char_p), ("name_expression", c_char_p),
                 ("arch", c_char_p), ("state", c_char_p), ("options", c_void_p),
                 ("num_options", c_size_t), ("include", c_void_p), ("num_include", c_size_t),
-                ("parameters", POINTER(Parameter)), ("num_parameters", c_size_t),
+                ("parameters", c_void_p), ("num_parameters", c_size_t),
                 ("arguments", POINTER(Argument)), ("num_arguments", c_size_t)]
 
 
@@ -209,10 +203,6 @@ class Launch(ctypes.Structure):
                 ("cluster", c_uint * 3), ("shared", c_uint), ("cooperative", c_bool),
                 ("programmatic", c_bool), ("empty", c_bool), ("workspace", ctypes.c_uint64),
                 ("arguments", c_void_p), ("variant", POINTER(Variant)), ("rest", c_char * 8192)]
-
-
-class LeftOut(Exception):
-    """There is no such thing to measure here; no failure."""
 
 
 class Jitcache:
@@ -250,15 +240,9 @@ class Kernel:
     def __init__(self, jitcache, template, **parameters):
         self.jitcache = jitcache
         description = jitcache.library.jc_template_description(template).contents
-        known = {description.parameters[i].name.decode()
-                 for i in range(description.num_parameters)}
-        for name, value in parameters.items():
-            if name not in known and value != "false":  # which is what a template without it does
-                raise LeftOut(f"the template has no parameter {name}")
         self.passed = [(one.name.decode(), one.type) for one in
                        description.arguments[:description.num_arguments] if not one.derive]
-        given = [Setting(name.encode(), value.encode())
-                 for name, value in parameters.items() if name in known]
+        given = [Setting(name.encode(), value.encode()) for name, value in parameters.items()]
         settings = (Setting * len(given))(*given)
         params = KernelParams(size=ctypes.sizeof(KernelParams), parameters=settings,
                               num_parameters=len(given))
@@ -359,9 +343,19 @@ class Shape:
     def output(self, number, begin, size):
         return self.memory.output[number * self.out_stride + begin:][:size]
 
+    def copy_of(self, number):
+        """What a copy of as many bytes writes and reads: half of them each."""
+        size = self.bytes // 2
+        return self.output(number, 0, size), self.input(number, size)
+
+    def check_copy(self):
+        if not all(torch.equal(*self.copy_of(number)) for number in (0, self.sets - 1)):
+            return "the copy is not equal"
+        return None
+
     def candidates(self, kernels, peer):
         """All that is measured at this size."""
-        return copies(self, kernels, self.bytes // 2)
+        return [Memcpy(self), CopyKernel(self, kernels)]
 
 
 def exponent_of(largest):
@@ -577,7 +571,7 @@ class Candidate:
     def __init__(self, name, shape, counted=None):
         self.name, self.shape = name, shape
         self.bytes = shape.bytes if counted is None else counted
-        self.graph, self.us, self.why, self.failed = None, [], None, False
+        self.graph, self.us, self.why = None, [], None
 
     def prepare(self):
         pass
@@ -587,15 +581,12 @@ class Candidate:
 
     def give_up(self, error):
         """Not measured any further, with the reason."""
-        self.failed = not isinstance(error, LeftOut)
-        self.why = str(error) if isinstance(error, LeftOut) else f"{type(error).__name__}: {error}"
+        self.why = f"{type(error).__name__}: {error}"
         self.graph, self.us = None, []
-        print(f"kernels: {self.shape}: {self.name} "
-              f"{'failed' if self.failed else 'is left out'}: {self.why}", file=sys.stderr)
+        print(f"kernels: {self.shape}: {self.name} failed: {self.why}", file=sys.stderr)
 
     def report(self):
-        told = {"us": [round(us, 4) for us in self.us] or None, "bytes": self.bytes,
-                "left_out": bool(self.why) and not self.failed}
+        told = {"us": [round(us, 4) for us in self.us] or None, "bytes": self.bytes}
         if self.why:
             told["why"] = self.why[:1000]
         if self.variant:
@@ -657,45 +648,27 @@ class Peer(Candidate):
 
 
 class Memcpy(Candidate):
-    def __init__(self, shape, size):
+    def __init__(self, shape):
         super().__init__("memcpy", shape)
-        self.size = size
+        self.check = shape.check_copy
 
     def prepare(self):
-        self.pairs = [(self.shape.output(number, 0, self.size),
-                       self.shape.input(number, self.size)) for number in range(self.shape.sets)]
+        self.pairs = [self.shape.copy_of(number) for number in range(self.shape.sets)]
 
     def enqueue(self, number):
         to, source = self.pairs[number]
         to.copy_(source, non_blocking=True)
 
-    def check(self):
-        if not all(torch.equal(*pair) for pair in (self.pairs[0], self.pairs[-1])):
-            return "the copy is not equal"
-        return None
-
 
 class CopyKernel(Launched):
-    def __init__(self, shape, kernels, size):
+    def __init__(self, shape, kernels):
         super().__init__("copy kernel", shape, functools.partial(kernels.own, COPY_TEMPLATE),
                          self.call_on)
-        self.size = size
+        self.check = shape.check_copy
 
     def call_on(self, number):
-        return {"from": self.shape.input(number, self.size).data_ptr(),
-                "to": self.shape.output(number, 0, self.size).data_ptr(), "words": self.size // 16}
-
-    def check(self):
-        for number in (0, self.shape.sets - 1):
-            if not torch.equal(self.shape.output(number, 0, self.size),
-                               self.shape.input(number, self.size)):
-                return f"the copy of set {number} is not equal"
-        return None
-
-
-def copies(shape, kernels, size):
-    """Copies of `size` bytes, which are read and written."""
-    return [Memcpy(shape, size), CopyKernel(shape, kernels, size)]
+        to, source = self.shape.copy_of(number)
+        return {"from": source.data_ptr(), "to": to.data_ptr(), "words": len(to) // 16}
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -826,7 +799,7 @@ def measure_all(shapes, kernels, peer):
             return parts, False
         tell(shape, candidates, begin)
         parts.append(part_of(shape, candidates))
-        went_well &= not any(candidate.failed for candidate in candidates)
+        went_well &= not any(candidate.why for candidate in candidates)
     return parts, went_well
 
 
