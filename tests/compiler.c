@@ -759,7 +759,11 @@ static void a_launch_goes_before_a_warm_up(void **state)
         order[(int *) answer.user - marks] = i;
         jc_job_answer_finish(&answer.job);
     }
-    assert_true(order[3] < order[1]);
+    // Where the first took over a tenth of a second, the launch has a worker of its own, which may
+    // take longer to come to it than the other one for two warm-ups.
+    struct jc_compiler_state now;
+    jc_compiler_state(compiler, &now);
+    assert_true(order[3] < order[1] || now.workers > 1);
     assert_true(order[1] < order[2]);
     destroy(&compiler);
     unsetenv("JITCACHE_NVRTC_HOLD");
