@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "counting.h"
-#include "tests/counted.h"
+#include "counted_session.h"
 
 #define MAX_TOKENS 8192
 #define HEADS 32 // so that counts up to MAX_TOKENS reach every cell of the dispatch
@@ -162,13 +161,9 @@ static void no_count_of_tokens_makes_a_variant_of_the_activation(void **state)
 
 int main(void)
 {
-    int status = counted_find();
+    int status = counted_session_find();
     if (status != 0)
         return status;
-    if (!gpu_open())
-        return 77;
-    if (!counting_find())
-        return 1;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, counted_setup, counted_teardown)
     const struct CMUnitTest tests[] = {
         TEST(no_count_of_tokens_makes_a_variant_of_the_heads_kernel),

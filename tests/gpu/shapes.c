@@ -17,10 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "counting.h"
+#include "counted_session.h"
 #include "inputs.h"
 #include "shipped.h"
-#include "tests/counted.h"
 
 #define STRETCH 512 // values that a warp takes at once: of a head, or columns
 #define MOST_TOKENS 1048576
@@ -37,22 +36,6 @@ struct subject {
 
 static const struct subject heads_subject = {ROPE_KERNEL, "heads", 1, 160};
 static const struct subject rows_subject = {SILU_KERNEL, "hidden", 128, 64};
-
-static int set_up(void **state)
-{
-    void *folder;
-    if (counted_setup(&folder) != 0)
-        return -1;
-    setenv("JITCACHE_NVRTC", counted_nvrtc, 1);
-    return session_set_up(state);
-}
-
-static int tear_down(void **state)
-{
-    int status = session_tear_down(state);
-    unsetenv("JITCACHE_NVRTC");
-    return counted_teardown(NULL) | status;
-}
 
 // --- calls ---------------------------------------------------------------------------------------
 
@@ -265,14 +248,11 @@ int main(int argc, char **argv)
         return 2;
     }
     shipped_folder = argv[1];
-    int status = counted_find();
+    int status = counted_session_find();
     if (status != 0)
         return status;
-    if (!gpu_open())
-        return 77;
-    if (!counting_find())
-        return 1;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) \
+    cmocka_unit_test_setup_teardown(name, counted_session_set_up, counted_session_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(heads_have_blocks_and_a_variant_that_is_loaded),
         TEST(rows_have_blocks_and_a_variant_that_is_loaded),

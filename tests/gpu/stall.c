@@ -18,30 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "counting.h"
-#include "session.h"
-#include "tests/counted.h"
+#include "counted_session.h"
 #include "tests/serving.h"
 
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND (1000 * MILLISECOND)
-
-// The session's context compiles with the NVRTC that counts.
-static int set_up(void **state)
-{
-    void *folder;
-    if (counted_setup(&folder) != 0)
-        return -1;
-    setenv("JITCACHE_NVRTC", counted_nvrtc, 1);
-    return session_set_up(state);
-}
-
-static int tear_down(void **state)
-{
-    int status = session_tear_down(state);
-    unsetenv("JITCACHE_NVRTC");
-    return counted_teardown(NULL) | status;
-}
 
 // --- calls ---------------------------------------------------------------------------------------
 
@@ -858,14 +839,11 @@ static void without_device_memory_the_generic_variant_goes_on(void **state)
 
 int main(void)
 {
-    int status = counted_find();
+    int status = counted_session_find();
     if (status != 0)
         return status;
-    if (!gpu_open())
-        return 77;
-    if (!counting_find())
-        return 1;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) \
+    cmocka_unit_test_setup_teardown(name, counted_session_set_up, counted_session_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_sealed_engine_compiles_loads_and_looks_up_nothing),
         TEST(nothing_ready_is_not_sealed),
